@@ -1,0 +1,81 @@
+# One command each. Everything lands in .venv/ and build/; nothing outside the checkout is touched,
+# except the model cache that `make demo` fills (DEEPINFER_CACHE, default ~/.cache/deepinfer).
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+JOBS ?= $(shell nproc)
+CMAKE = $(BIN)/cmake
+NATIVE_SOURCES := $(shell find native -name '*.cc' -o -name '*.h' -o -name '*.inc' -o -name 'CMakeLists.txt' -o -name '*.cmake')
+
+.DEFAULT_GOAL := help
+.PHONY: help tools setup build demo test test-all test-native lint fmt asan tsan fuzz clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
+
+tools:
+	@fail=0; need() { command -v "$$1" >/dev/null 2>&1 || { echo "missing: $$1 ($$2)" >&2; echo "  hint: sudo apt-get install $$3" >&2; fail=1; }; }; \
+	need $(PYTHON) "Python 3.11 or newer" "python3 python3-venv python3-dev"; need $${CXX:-g++} "a C++20 compiler" "g++"; need git "git" "git"; \
+	if command -v $(PYTHON) >/dev/null 2>&1; then \
+	  $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "missing: Python 3.11 or newer ($(PYTHON) is older)" >&2; echo "  hint: make PYTHON=python3.12" >&2; fail=1; }; \
+	  $(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "missing: the venv module" >&2; echo "  hint: sudo apt-get install python3-venv" >&2; fail=1; }; \
+	  $(PYTHON) -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")))' || { echo "missing: the Python headers" >&2; echo "  hint: sudo apt-get install python3-dev" >&2; fail=1; }; \
+	fi; \
+	if command -v $${CXX:-g++} >/dev/null 2>&1; then \
+	  echo '#include <concepts>' | $${CXX:-g++} -std=c++20 -fsyntax-only -x c++ - 2>/dev/null || { echo "missing: C++20 support in $${CXX:-g++}" >&2; echo "  hint: sudo apt-get install g++-12" >&2; fail=1; }; \
+	fi; exit $$fail
+
+setup: $(VENV)/.setup  ## virtual environment with build and test tools
+$(VENV)/.setup: pyproject.toml | tools
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check 'scikit-build-core>=1.1' 'nanobind>=3.1' 'cmake>=3.25' 'ninja>=1.11'
+	@touch $@
+
+build: $(VENV)/.build  ## build the native core and install the command into .venv
+$(VENV)/.build: $(VENV)/.setup $(NATIVE_SOURCES) pyproject.toml
+	CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation -e '.[test]'
+	@touch $@
+
+NATIVE := build/native
+test-native: $(VENV)/.setup
+	@$(CMAKE) -S native -B $(NATIVE) -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DDEEPINFER_TESTS=ON > /dev/null
+	@$(CMAKE) --build $(NATIVE) -j $(JOBS)
+	@$(BIN)/ctest --test-dir $(NATIVE) --output-on-failure -j $(JOBS)
+
+test: build test-native  ## native and Python tests that need no model download and no torch
+	$(BIN)/python -m pytest -m 'not model and not oracle'
+
+$(VENV)/.oracle: $(VENV)/.build
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[oracle]' --no-build-isolation
+	@touch $@
+
+test-all: build test-native $(VENV)/.oracle  ## all tests: small model, oracles, every ISA level
+	$(BIN)/python -m pytest
+
+$(VENV)/.lint: pyproject.toml $(VENV)/.build
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation -e '.[lint]'
+	@touch $@
+CXX_FILES = $(shell git ls-files 'native/*.cc' 'native/*.h')
+lint: $(VENV)/.lint  ## ruff, mypy, import contracts, clang-format
+	$(BIN)/ruff check deepinfer_cli tests
+	$(BIN)/ruff format --check deepinfer_cli tests
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/clang-format --dry-run -Werror $(CXX_FILES)
+fmt: $(VENV)/.lint  ## format everything
+	$(BIN)/ruff check --fix -q deepinfer_cli tests
+	$(BIN)/ruff format deepinfer_cli tests
+	$(BIN)/clang-format -i $(CXX_FILES)
+
+asan: $(VENV)/.setup  ## native tests under address and undefined-behaviour sanitizers
+	@$(CMAKE) -S native -B build/asan -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DDEEPINFER_TESTS=ON -DDEEPINFER_SANITIZE='address;undefined' > /dev/null
+	@$(CMAKE) --build build/asan -j $(JOBS)
+	@$(BIN)/ctest --test-dir build/asan --output-on-failure -j $(JOBS)
+tsan: $(VENV)/.setup  ## native tests under the thread sanitizer
+	@$(CMAKE) -S native -B build/tsan -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DDEEPINFER_TESTS=ON -DDEEPINFER_SANITIZE=thread > /dev/null
+	@$(CMAKE) --build build/tsan -j $(JOBS)
+	@$(BIN)/ctest --test-dir build/tsan --output-on-failure -j $(JOBS)
+
+clean:  ## remove build outputs (keeps .venv)
+	rm -rf build

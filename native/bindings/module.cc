@@ -1,0 +1,9 @@
+// The Python extension: views, the GIL and exception mapping; no logic. One bind_*.cc per area.
+#include <nanobind/nanobind.h>
+
+#include "bind.h"
+
+NB_MODULE(_native, m) {
+  m.doc() = "Native core of deepinfer.";
+  deepinfer::bindings::bind_errors(m);
+}

@@ -1,0 +1,7 @@
+function(deepinfer_sanitize target)
+  if(DEEPINFER_SANITIZE)
+    string(REPLACE ";" "," kinds "${DEEPINFER_SANITIZE}")
+    target_compile_options(${target} PUBLIC -fsanitize=${kinds} -fno-omit-frame-pointer -g -fno-sanitize-recover=all)
+    target_link_options(${target} PUBLIC -fsanitize=${kinds})
+  endif()
+endfunction()

@@ -1,0 +1,70 @@
+// The engine: one loop thread that schedules, builds, executes, samples and advances.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "deepinfer/executor.h"
+#include "deepinfer/request.h"
+#include "deepinfer/text.h"
+#include "deepinfer/threads.h"
+
+namespace deepinfer {
+
+struct EngineConfig {
+  int32_t max_num_seqs = 64;        // sequences running at once
+  int32_t max_step_tokens = 512;    // token budget of one step
+  int32_t prefill_chunk = 512;      // most prompt tokens of one sequence in one step
+  int32_t max_context = 0;          // tokens per sequence; 0 = the model's limit
+  std::vector<int32_t> num_blocks;  // per cache group
+  bool prefix_cache = true;
+  int32_t max_waiting = 256;        // submitted but not yet admitted requests (back-pressure)
+  int32_t max_finished = 1024;      // completions not yet polled; the loop waits when full
+  std::vector<int32_t> eos_token_ids;
+};
+
+struct EngineStats {
+  int64_t num_steps = 0;
+  int64_t num_prompt_tokens = 0;     // computed, not counting cache hits
+  int64_t num_cached_tokens = 0;
+  int64_t num_generated_tokens = 0;
+  int64_t num_preemptions = 0;
+  int32_t num_running = 0;
+  int32_t num_waiting = 0;
+  int64_t num_blocks_used = 0;
+  int64_t num_blocks_total = 0;
+  double busy_seconds = 0;           // wall time inside steps
+};
+
+class Engine {
+ public:
+  // The executor, pool and token table outlive the engine.
+  Engine(Executor& executor, ThreadPool& pool, std::shared_ptr<const TokenTable> tokens, EngineConfig config);
+  ~Engine();  // stops the loop; unfinished requests are dropped
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // False when the waiting queue is full: poll, then try again. Throws Error{kBadRequest} on a request
+  // that can never run. Moves from `request` only when it returns true.
+  bool try_submit(Request& request);
+
+  // Up to `max` completions in the order of completion; waits at most `timeout_seconds` for the first.
+  // Throws what ended the loop, if something did.
+  std::vector<Completion> poll(int32_t max, double timeout_seconds);
+
+  void abort(uint64_t id);   // completes it with FinishReason::kAborted
+  void abort_all();
+  void stop();               // ends the loop after the current step and joins; idempotent
+  EngineStats stats() const;
+
+  // Recounts every block against the sequences that hold it; throws Error{kInternal} with the numbers.
+  void check_integrity() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace deepinfer

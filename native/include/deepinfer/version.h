@@ -1,0 +1,7 @@
+#pragma once
+
+namespace deepinfer {
+
+const char* version();
+
+}  // namespace deepinfer
