@@ -1,0 +1,1 @@
+"""Rows' prompts to token ids: chat templates, raw text, BOS exactly once."""

@@ -1,0 +1,1 @@
+"""Row bytes in, RequestRow or RowError out."""

@@ -1,0 +1,1 @@
+"""Finished requests to output rows, and the ordered writer."""
