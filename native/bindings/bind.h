@@ -4,6 +4,7 @@
 
 namespace deepinfer::bindings {
 
-void bind_errors(nanobind::module_& m);  // NativeError(message, code)
+void bind_errors(nanobind::module_& m);      // NativeError(message, code)
+void bind_build_info(nanobind::module_& m);  // build_info()
 
 }  // namespace deepinfer::bindings

@@ -6,4 +6,5 @@
 NB_MODULE(_native, m) {
   m.doc() = "Native core of deepinfer.";
   deepinfer::bindings::bind_errors(m);
+  deepinfer::bindings::bind_build_info(m);
 }

@@ -1,0 +1,88 @@
+"""The process: runs a command and turns whatever happens into an exit code and at most two lines."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+from deepinfer_cli.streams import fill_closed_descriptors
+
+
+def _usage_error(error: Any) -> Exception:
+    """Typer's complaint about the command line, in our words."""
+    from deepinfer_cli.errors import UsageError
+
+    context = error.ctx
+    path = context.command_path if context is not None else "deepinfer"
+    message = error.message.rstrip(".") if type(error).__name__ == "NoSuchOption" else error.format_message()
+    message = message.strip().rstrip(".")
+    possibilities = getattr(error, "possibilities", None)
+    if possibilities:
+        hint = f"did you mean {' or '.join(sorted(possibilities)[:3])}?"
+    elif ". Did you mean " in message:
+        message, _, guess = message.partition(". Did you mean ")
+        hint = f"did you mean {guess.rstrip('?')}?".replace("'", "`")
+    else:
+        hint = f"`{path} --help` lists what there is"
+    return UsageError(message[:1].lower() + message[1:], hint)
+
+
+def run_command(args: Sequence[str], console: Any) -> int:
+    """Dispatch to the command; its exit code. Raises what the command raised."""
+    from typer.core import TyperGroup
+    from typer.exceptions import Abort, TyperException
+    from typer.main import get_command
+
+    from deepinfer_cli.app import app
+    from deepinfer_cli.errors import Interrupted
+
+    group = get_command(app)
+    assert isinstance(group, TyperGroup)
+    try:
+        code = group.main(list(args), prog_name="deepinfer", standalone_mode=False, obj=console)
+    except Abort:
+        raise Interrupted("interrupted") from None
+    except TyperException as e:
+        raise _usage_error(e) from None
+    return code if isinstance(code, int) else 0
+
+
+def _leave_stdout_quietly() -> None:
+    """The reader is gone: keep the interpreter from complaining about it when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Entry point of the `deepinfer` command."""
+    stdout_open = fill_closed_descriptors()
+    from deepinfer_cli.console import Console, report
+    from deepinfer_cli.errors import EXIT_BROKEN_PIPE, InternalError, describe
+
+    console = Console(stdout_open=stdout_open)
+    debug = bool(os.environ.get("DEEPINFER_DEBUG"))
+    try:
+        code = run_command(sys.argv[1:] if args is None else args, console)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _leave_stdout_quietly()
+        code = EXIT_BROKEN_PIPE
+    except SystemExit as e:
+        code = e.code if isinstance(e.code, int) else 1
+    except BaseException as e:
+        if debug:
+            traceback.print_exc()
+        failure = describe(e)
+        if isinstance(failure, InternalError) and not debug:
+            where = traceback.extract_tb(e.__traceback__)[-1:]
+            console.debug("".join(f"at {f.filename}:{f.lineno} in {f.name}" for f in where))
+        code = report(console, failure)
+    finally:
+        console.close()
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,18 @@
+"""`deepinfer completion SHELL`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+
+def command(
+    ctx: typer.Context,
+    shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(help="The shell to complete in")],
+) -> None:
+    """Print a completion script, for example: deepinfer completion bash >> ~/.bashrc"""
+    from typer._completion_shared import get_completion_script
+
+    script = get_completion_script(prog_name="deepinfer", complete_var="_DEEPINFER_COMPLETE", shell=shell)
+    ctx.obj.print_data(script)
