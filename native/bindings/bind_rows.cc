@@ -55,9 +55,12 @@ void bind_rows(nb::module_& m) {
             new (self) IdTable(max_memory_bytes, spill_dir.value_or(""));
           },
           "max_memory_bytes"_a = IdTable::kDefaultMemoryBytes, "spill_dir"_a = nb::none())
-      .def("insert", [](IdTable& t, const nb::bytes& key, int64_t value) { return t.insert(view(key), value); },
-           "key"_a, "value"_a)
-      .def("increment", [](IdTable& t, const nb::bytes& key) { return t.increment(view(key)); }, "key"_a)
+      .def(
+          "insert",
+          [](IdTable& t, const nb::bytes& key, int64_t value) { return t.insert(view(key), value); }, "key"_a,
+          "value"_a)
+      .def(
+          "increment", [](IdTable& t, const nb::bytes& key) { return t.increment(view(key)); }, "key"_a)
       .def_prop_ro("memory_bytes", &IdTable::memory_bytes)
       .def_prop_ro("spilled_bytes", &IdTable::spilled_bytes);
 }

@@ -7,4 +7,6 @@ NB_MODULE(_native, m) {
   m.doc() = "Native core of deepinfer.";
   deepinfer::bindings::bind_errors(m);
   deepinfer::bindings::bind_build_info(m);
+  deepinfer::bindings::bind_rows(m);
+  deepinfer::bindings::bind_text(m);
 }

@@ -24,10 +24,11 @@ struct RowField {
 
 struct RowScan {
   RowErrorCode error = RowErrorCode::kNone;
-  std::string message;                // one clause without a full stop; empty when there is no error
-  size_t column = 0;                  // 1-based byte where the error was seen; 0 = none
-  std::vector<RowField> fields;       // in file order; empty when there is an error
-  size_t lone_surrogate_column = 0;   // 1-based byte of the first \ud800-\udfff escape without its half; 0 = none
+  std::string message;           // one clause without a full stop; empty when there is no error
+  size_t column = 0;             // 1-based byte where the error was seen; 0 = none
+  std::vector<RowField> fields;  // in file order; empty when there is an error
+  size_t lone_surrogate_column =
+      0;  // 1-based byte of the first \ud800-\udfff escape without its half; 0 = none
 };
 
 // `line`: one row without its newline (a carriage return at its end is white space). A byte order mark is

@@ -51,7 +51,7 @@ class TextState {
   std::string text_;     // decoded, valid UTF-8
   std::string pending_;  // bytes of an incomplete character
   std::string matched_;
-  size_t scanned_ = 0;   // stop search resumes here ...
+  size_t scanned_ = 0;       // stop search resumes here ...
   uint32_t stop_state_ = 0;  // ... in this state of the matcher
 };
 

@@ -14,10 +14,10 @@ namespace deepinfer {
 class JsonKeys {
  public:
   struct Key {
-    uint64_t hash;   // of the decoded bytes
-    size_t begin;    // decoded bytes: in the text, or in decoded_ when the key has escapes
+    uint64_t hash;  // of the decoded bytes
+    size_t begin;   // decoded bytes: in the text, or in decoded_ when the key has escapes
     size_t length;
-    size_t offset;   // of the opening quote in the text
+    size_t offset;  // of the opening quote in the text
     bool in_text;
   };
 

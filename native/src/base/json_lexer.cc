@@ -104,8 +104,8 @@ bool JsonLexer::string(JsonString& out) {
       out.has_escapes = true;
       if (!escape()) return false;
     } else if (c < 0x20) {
-      return fail(JsonFaultKind::kSyntax, str_cat("control character ", hex_byte(c), " in a string must be escaped"),
-                  pos_);
+      return fail(JsonFaultKind::kSyntax,
+                  str_cat("control character ", hex_byte(c), " in a string must be escaped"), pos_);
     } else {
       do {
         const utf8::Piece piece = utf8::classify(text_.substr(pos_));
@@ -161,7 +161,8 @@ bool JsonLexer::number(JsonNumber& out) {
   }
   out.raw = text_.substr(begin, pos_ - begin);
   // Short integers and plain fractions, nearly all numbers, cannot overflow.
-  const bool can_overflow = out.raw.size() > 300 || (!out.is_integer && out.raw.find_first_of("eE") != out.raw.npos);
+  const bool can_overflow =
+      out.raw.size() > 300 || (!out.is_integer && out.raw.find_first_of("eE") != out.raw.npos);
   return !can_overflow || check_range(out.raw, begin);
 }
 
@@ -176,10 +177,11 @@ bool JsonLexer::unexpected(std::string_view wanted) {
   const std::string_view rest = text_.substr(pos_);
   const utf8::Piece piece = utf8::classify(rest);
   if (piece.form != utf8::Form::kComplete) {
-    return fail(JsonFaultKind::kEncoding, str_cat("byte ", hex_byte(peek()), " is not valid UTF-8 here"), pos_);
+    return fail(JsonFaultKind::kEncoding, str_cat("byte ", hex_byte(peek()), " is not valid UTF-8 here"),
+                pos_);
   }
-  for (std::string_view word : {"NaN", "Infinity", "-Infinity", "-NaN", "nan", "inf", "True", "False", "None",
-                                "undefined"}) {
+  for (std::string_view word :
+       {"NaN", "Infinity", "-Infinity", "-NaN", "nan", "inf", "True", "False", "None", "undefined"}) {
     if (rest.substr(0, word.size()) == word) {
       return fail(JsonFaultKind::kSyntax, str_cat(word, " is not JSON"), pos_);
     }

@@ -49,7 +49,8 @@ class JsonWalk {
     if (!lexer_.at_end() && lexer_.peek() == close) return leave();
     if (!top.is_empty) {
       if (lexer_.at_end() || lexer_.peek() != ',') {
-        return lexer_.unexpected(top.is_object ? "expected ',' or '}' after a value" : "expected ',' or ']' after a value");
+        return lexer_.unexpected(top.is_object ? "expected ',' or '}' after a value"
+                                               : "expected ',' or ']' after a value");
       }
       lexer_.advance();
       lexer_.skip_space();
@@ -75,7 +76,8 @@ class JsonWalk {
   bool enter(bool is_object) {
     if (depth() >= max_depth_) {
       return lexer_.fail(JsonFaultKind::kTooDeep,
-                         "arrays and objects are nested deeper than " + std::to_string(max_depth_), lexer_.position());
+                         "arrays and objects are nested deeper than " + std::to_string(max_depth_),
+                         lexer_.position());
     }
     handler_.value_begins(depth(), lexer_.position());
     is_object ? handler_.begin_object() : handler_.begin_array();

@@ -12,7 +12,7 @@ namespace deepinfer {
 __extension__ typedef unsigned __int128 uint128;
 
 struct IdEntry {
-  static constexpr size_t kBytes = 21;        // hash 16, value + 1 in 5; all zero = empty slot
+  static constexpr size_t kBytes = 21;  // hash 16, value + 1 in 5; all zero = empty slot
   static constexpr size_t kValueOffset = 16;
 
   static Hash128 hash(const unsigned char* entry) {

@@ -16,7 +16,8 @@ namespace {
 constexpr size_t kBufferBytes = 12483 * IdEntry::kBytes;  // about 256 KiB of whole entries
 
 [[noreturn]] void fail_io(const char* doing, const std::string& folder) {
-  fail(ErrorCode::kResource, "cannot ", doing, " a spill file for row ids in ", folder, ": ", std::strerror(errno));
+  fail(ErrorCode::kResource, "cannot ", doing, " a spill file for row ids in ", folder, ": ",
+       std::strerror(errno));
 }
 
 // A file without a name: it vanishes with the process, however that ends.

@@ -21,7 +21,8 @@ IdSlots::IdSlots(size_t max_bytes) {
   reserved_bytes_ = std::max(max_bytes, kLeast);
   void* memory = mmap(nullptr, reserved_bytes_, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) fail(ErrorCode::kResource, "no address space for an id table of ", reserved_bytes_, " bytes");
+  if (memory == MAP_FAILED)
+    fail(ErrorCode::kResource, "no address space for an id table of ", reserved_bytes_, " bytes");
   slots_ = static_cast<unsigned char*>(memory);
   max_capacity_ = reserved_bytes_ / IdEntry::kBytes - kSlack;
   capacity_ = kFirstCapacity;

@@ -61,7 +61,8 @@ struct IdTable::Impl {
     slots.for_each([&](const unsigned char* entry) { writer.add(entry); });
     runs.push_back({0, writer.finish()});
     slots.clear();
-    while (runs.size() >= kMergeWidth && runs[runs.size() - kMergeWidth].level == runs.back().level) merge_last();
+    while (runs.size() >= kMergeWidth && runs[runs.size() - kMergeWidth].level == runs.back().level)
+      merge_last();
   }
 
   void merge_last() {

@@ -39,8 +39,8 @@ uint64_t load_little(const char* bytes, size_t count) {
 }  // namespace
 
 Hash128 siphash128(const uint64_t key[2], std::string_view bytes) {
-  State s{key[0] ^ 0x736f6d6570736575ull, key[1] ^ 0x646f72616e646f6dull ^ 0xee, key[0] ^ 0x6c7967656e657261ull,
-          key[1] ^ 0x7465646279746573ull};
+  State s{key[0] ^ 0x736f6d6570736575ull, key[1] ^ 0x646f72616e646f6dull ^ 0xee,
+          key[0] ^ 0x6c7967656e657261ull, key[1] ^ 0x7465646279746573ull};
   size_t i = 0;
   for (; i + 8 <= bytes.size(); i += 8) s.absorb(load_little(bytes.data() + i, 8));
   s.absorb(load_little(bytes.data() + i, bytes.size() - i) | uint64_t{bytes.size()} << 56);

@@ -12,7 +12,8 @@ StopMatcher::StopMatcher(const std::vector<std::string>& strings) {
     num_bytes += s.size();
   }
   if (num_bytes > kMaxBytes) {
-    fail(ErrorCode::kBadRequest, "the stop strings have ", num_bytes, " bytes, at most ", kMaxBytes, " are taken");
+    fail(ErrorCode::kBadRequest, "the stop strings have ", num_bytes, " bytes, at most ", kMaxBytes,
+         " are taken");
   }
   nodes_.resize(1);
   for (size_t i = 0; i < strings.size(); ++i) insert(strings[i], static_cast<int32_t>(i));

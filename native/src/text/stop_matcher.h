@@ -30,9 +30,9 @@ class StopMatcher {
 
  private:
   struct Node {
-    uint32_t first_child = 0;   // children are a list over next_sibling; 0 = none
+    uint32_t first_child = 0;  // children are a list over next_sibling; 0 = none
     uint32_t next_sibling = 0;
-    uint32_t fallback = 0;      // the longest proper suffix that is a prefix of some string
+    uint32_t fallback = 0;  // the longest proper suffix that is a prefix of some string
     int32_t match = kNoMatch;
     unsigned char byte = 0;
   };

@@ -5,7 +5,8 @@
 
 namespace deepinfer {
 
-TokenTable::TokenTable(std::vector<std::string> bytes, std::vector<bool> special) : special_(std::move(special)) {
+TokenTable::TokenTable(std::vector<std::string> bytes, std::vector<bool> special)
+    : special_(std::move(special)) {
   DI_CHECK(bytes.size() == special_.size(), bytes.size(), " tokens, ", special_.size(), " flags");
   DI_CHECK(bytes.size() < static_cast<size_t>(std::numeric_limits<int32_t>::max()));
   size_t total = 0;

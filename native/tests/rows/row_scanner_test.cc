@@ -66,17 +66,18 @@ TEST(what_is_not_json_is_refused_with_its_column) {
 }
 
 TEST(only_an_object_is_a_row) {
-  for (const char* line : {"1", "\"a\"", "[{\"id\":1}]", "null", " true "}) CHECK_EQ(verdict(line), "not_an_object:1");
+  for (const char* line : {"1", "\"a\"", "[{\"id\":1}]", "null", " true "})
+    CHECK_EQ(verdict(line), "not_an_object:1");
   CHECK_EQ(verdict("[1"), "bad_json:3");
 }
 
 TEST(numbers_follow_the_grammar_and_fit_a_double) {
-  for (const char* good : {"0", "-0", "10", "-1.5", "1e5", "1E-400", "0e999999999999", "1.7976931348623157e308",
-                           "0.00001e312", "123456789012345678901234567890"}) {
+  for (const char* good : {"0", "-0", "10", "-1.5", "1e5", "1E-400", "0e999999999999",
+                           "1.7976931348623157e308", "0.00001e312", "123456789012345678901234567890"}) {
     CHECK_EQ(verdict(std::string("{\"a\":") + good + "}"), "ok");
   }
-  for (const char* bad : {"1e400", "-1e309", "1.8e308", "NaN", "Infinity", "1e99999999999999999999",
-                          "01", "10000e305"}) {
+  for (const char* bad :
+       {"1e400", "-1e309", "1.8e308", "NaN", "Infinity", "1e99999999999999999999", "01", "10000e305"}) {
     CHECK_EQ(verdict(std::string("{\"a\":") + bad + "}").substr(0, 10), "bad_json:6");
   }
   for (const char* bad : {"-Infinity", "1.", ".5", "+1", "-", "1e", "1e+", "0x10", "1_0", "--1"}) {

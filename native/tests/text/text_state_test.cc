@@ -37,8 +37,9 @@ Match earliest_ending(const std::string& text, const std::vector<std::string>& s
 
 std::string random_bytes(std::mt19937& random, size_t most) {
   // Few symbols, so that stops occur; among them the parts of characters, whole and broken.
-  static const std::vector<std::string> kAtoms = {"a", "b", "ab", "\xC3", "\xA9", "\xC3\xA9", "\xE2\x82", "\xAC",
-                                                  "\xF0\x9F", "\x94\xA5", "\xFF", "\xED\xA0\x80", "\xEF\xBF\xBD"};
+  static const std::vector<std::string> kAtoms = {
+      "a",    "b",        "ab",       "\xC3", "\xA9",         "\xC3\xA9",    "\xE2\x82",
+      "\xAC", "\xF0\x9F", "\x94\xA5", "\xFF", "\xED\xA0\x80", "\xEF\xBF\xBD"};
   std::string out;
   const size_t count = random() % (most + 1);
   for (size_t i = 0; i < count; ++i) out += kAtoms[random() % kAtoms.size()];
@@ -103,7 +104,8 @@ TEST(stops_agree_with_the_plain_definition) {
     const bool include = random() % 2 != 0;
     TextState state(stops, include);
     bool stopped = false;
-    for (size_t i = 0; i < bytes.size() && !stopped; ++i) stopped = state.push(std::string_view(bytes).substr(i, 1), true);
+    for (size_t i = 0; i < bytes.size() && !stopped; ++i)
+      stopped = state.push(std::string_view(bytes).substr(i, 1), true);
     TextState at_once(stops, include);
     CHECK_EQ(at_once.push(bytes, true), stopped);
 
