@@ -11,20 +11,23 @@ from typing import Any
 from deepinfer_cli.streams import fill_closed_descriptors
 
 
-def _usage_error(error: Any) -> Exception:
+def _usage_error(error: Any, args: Sequence[str]) -> Exception:
     """Typer's complaint about the command line, in our words."""
+    from difflib import get_close_matches
+
+    from deepinfer_cli.app import COMMANDS
     from deepinfer_cli.errors import UsageError
 
-    context = error.ctx
-    path = context.command_path if context is not None else "deepinfer"
+    command = next((a for a in args if not a.startswith("-")), "")
+    path = f"deepinfer {command}" if command in COMMANDS else "deepinfer"
     message = error.message.rstrip(".") if type(error).__name__ == "NoSuchOption" else error.format_message()
-    message = message.strip().rstrip(".")
-    possibilities = getattr(error, "possibilities", None)
+    message = " ".join(message.split()).rstrip(".")
+    possibilities = getattr(error, "possibilities", None)  # of NoSuchOption, best last
     if possibilities:
-        hint = f"did you mean {' or '.join(sorted(possibilities)[:3])}?"
-    elif ". Did you mean " in message:
-        message, _, guess = message.partition(". Did you mean ")
-        hint = f"did you mean {guess.rstrip('?')}?".replace("'", "`")
+        close = get_close_matches(error.option_name, possibilities, n=1) or sorted(possibilities)
+        hint = f"did you mean {close[0]}?"
+    elif path == "deepinfer" and (close := get_close_matches(command, COMMANDS, n=1)):
+        hint = f"did you mean `deepinfer {close[0]}`?"
     else:
         hint = f"`{path} --help` lists what there is"
     return UsageError(message[:1].lower() + message[1:], hint)
@@ -46,7 +49,7 @@ def run_command(args: Sequence[str], console: Any) -> int:
     except Abort:
         raise Interrupted("interrupted") from None
     except TyperException as e:
-        raise _usage_error(e) from None
+        raise _usage_error(e, args) from None
     return code if isinstance(code, int) else 0
 
 

@@ -22,6 +22,7 @@ class CommandEntry(NamedTuple):
 
 
 COMMANDS: dict[str, CommandEntry] = {
+    "run": CommandEntry("run", "Run a model over rows of JSON Lines"),
     "completion": CommandEntry("completion", "Print a completion script for bash, zsh or fish"),
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from typer.core import TyperCommand, TyperOption
+from typer.core import TyperArgument, TyperCommand, TyperOption
 
 OTHER_PANEL = "Other"
 
@@ -18,9 +18,10 @@ class PanelCommand(TyperCommand):
             record = param.get_help_record(ctx)
             if record is None:
                 continue
-            panel = "Arguments"
             if isinstance(param, TyperOption):
                 panel = param.rich_help_panel or OTHER_PANEL
+            elif isinstance(param, TyperArgument):
+                panel, record = "Arguments", (param.display_name_raw, record[1])
             panels.setdefault(panel, []).append(record)
         if OTHER_PANEL in panels:
             panels[OTHER_PANEL] = panels.pop(OTHER_PANEL)  # last, whatever was declared first

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -15,7 +17,7 @@ from deepinfer_cli.config.settings import (
     SamplingConfig,
     all_settings,
 )
-from deepinfer_cli.config.values import check_value, to_json
+from deepinfer_cli.config.values import check_value, redact, to_json
 
 Layer = Literal["cli", "env", "profile", "file", "model", "default"]
 
@@ -89,10 +91,14 @@ class RunConfig:
                 continue
         return self.with_values(usable, Origin("model", where))
 
-    def as_json(self, *, changes_answers_only: bool = False) -> dict[str, Any]:
-        """Resolved settings by key as plain JSON values, secrets redacted; for the run file."""
-        return {
-            key: to_json(spec, self.get(key))
-            for key, spec in all_settings().items()
-            if spec.changes_answers or not changes_answers_only
-        }
+    def as_json(self) -> dict[str, Any]:
+        """Resolved settings by key as plain JSON values, secrets redacted; for people and the run file."""
+        values = {key: to_json(spec, self.get(key)) for key, spec in all_settings().items()}
+        return {key: redact(v) if isinstance(v, str) else v for key, v in values.items()}
+
+    def settings_id(self) -> str:
+        """16 hex digits over every setting that may change an answer or an output row."""
+        table = all_settings().items()
+        values = {key: to_json(spec, self.get(key)) for key, spec in table if spec.changes_answers}
+        text = json.dumps(values, sort_keys=True, ensure_ascii=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]

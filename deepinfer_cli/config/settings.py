@@ -249,6 +249,7 @@ class SamplingConfig:
         "Token ids that end an output; repeatable or separated by commas",
         flags=("--stop-token-ids",),
         metavar="ID,...",
+        split_commas=True,
         minimum=0,
         maximum=MAX_TOKEN_ID,
     )
@@ -338,6 +339,7 @@ class RowsConfig:
         "Input columns copied to the output row: names separated by commas, or `all`",
         flags=("--passthrough",),
         metavar="COL,...|all",
+        split_commas=True,
         changes_answers=True,
     )
     id_prefix: IdPrefix = setting(

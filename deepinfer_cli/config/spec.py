@@ -72,7 +72,7 @@ class Setting:
     aliases: tuple[str, ...] = ()  # other keys with the same meaning, accepted in files, --set and rows
     per_row: bool = False  # a row may carry its own value
     changes_answers: bool = False  # rows may come out different: part of the settings fingerprint
-    secret: bool = False  # never printed
+    split_commas: bool = False  # on the command line `a,b` is two items
     unit: str = ""
 
     @property

@@ -73,7 +73,7 @@ def read_scalar(spec: Setting, text: str) -> Scalar:
         if word in TRUE_WORDS or word in FALSE_WORDS:
             return Scalar(word in TRUE_WORDS)
         return Scalar(text)
-    if spec.kind in ("int", "float", "integers", "bias", "bytes"):
+    if spec.kind in ("int", "float", "integers", "bias", "bytes", "failures"):
         return read_number(text) or Scalar(text)
     return Scalar(text)
 
@@ -112,7 +112,7 @@ def wanted(spec: Setting) -> str:
         "shard": "I/N with I below N, such as 0/4",
         "failures": "a count of rows or a share such as 5%",
     }
-    return phrases[spec.kind] + (" or null" if spec.nullable else "")
+    return phrases[spec.kind] + (", or null" if spec.nullable else "")
 
 
 def _number(spec: Setting, value: Any, *, integer: bool) -> int | float:
@@ -233,12 +233,19 @@ def check_value(spec: Setting, value: Any) -> Any:
         raise ValueError(f"must be {wanted(spec)}, got {shown(value)}") from None
 
 
+_CREDENTIALS: Final = re.compile(r"(?<=://)[^/@\s]+@")
+_TOKENS: Final = re.compile(r"\b(hf_|sk-)[A-Za-z0-9_-]{16,}")
+
+
+def redact(text: str) -> str:
+    """`text` without passwords in addresses and without access tokens, for printing and storing."""
+    return _TOKENS.sub(r"\1***", _CREDENTIALS.sub("***@", text))
+
+
 def to_json(spec: Setting, value: Any) -> Any:
-    """The inverse of check_value: a plain JSON value, secrets redacted."""
+    """The inverse of check_value: a plain JSON value."""
     if value is None:
         return None
-    if spec.secret:
-        return "***"
     match spec.kind:
         case "strings" | "integers":
             return list(value)

@@ -1,0 +1,138 @@
+"""`deepinfer run`: flags to RunConfig, nothing else."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deepinfer_cli.commands.options import CONFIG_PANEL, SettingsCommand, flag_uses, with_settings
+from deepinfer_cli.config import environment
+from deepinfer_cli.config.layers import print_config as config_text
+from deepinfer_cli.config.layers import resolve
+from deepinfer_cli.console import Console, Talk
+from deepinfer_cli.errors import ConfigError, UsageError
+
+if TYPE_CHECKING:
+    from deepinfer_cli.config.run_config import Action, RunConfig
+
+COMMAND_CLASS = SettingsCommand
+
+CHECK_PANEL = "Check without running"
+
+
+def talk_of(config: RunConfig) -> Talk:
+    """How the console shall talk, from the settings that say so."""
+    out = config.output
+    return Talk(
+        progress=out.progress,
+        color=out.color,
+        quiet=out.quiet,
+        verbose=out.verbose,
+        log_format=out.log_format,
+        log_file=out.log_file,
+    )
+
+
+def _action(dry_run: bool, validate: bool, show_tokens: bool) -> Action:
+    if dry_run and validate:
+        raise UsageError("--dry-run and --validate exclude each other", "--dry-run also tokenises and plans")
+    if show_tokens and not dry_run:
+        raise UsageError("--show-tokens goes with --dry-run", "add --dry-run")
+    return "dry_run" if dry_run else "validate" if validate else "run"
+
+
+def _say_notes(console: Console, notes: tuple[str, ...]) -> None:
+    for key, message, hint in environment.warnings_about(os.environ):
+        console.once(key, message, hint=hint)
+    for note in notes:
+        console.warn(note)
+
+
+@with_settings
+def command(
+    ctx: typer.Context,
+    prompts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="PROMPTS", help="Files of rows, quoted globs, or - for stdin"),
+    ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option(
+            "--config", "-c", metavar="FILE", help="YAML file with settings", rich_help_panel=CONFIG_PANEL
+        ),
+    ] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            "--profile", metavar="NAME", help="Section of the config file", rich_help_panel=CONFIG_PANEL
+        ),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Any setting by its name in the config file; repeatable, the last one wins",
+            rich_help_panel=CONFIG_PANEL,
+        ),
+    ] = None,
+    print_config: Annotated[
+        bool,
+        typer.Option(
+            "--print-config",
+            help="Print the resolved settings and where each came from, and exit",
+            rich_help_panel=CONFIG_PANEL,
+        ),
+    ] = False,
+    validate: Annotated[
+        bool,
+        typer.Option("--validate", help="Check every row; needs no model", rich_help_panel=CHECK_PANEL),
+    ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Also render and tokenise, count tokens and plan memory; loads no weights",
+            rich_help_panel=CHECK_PANEL,
+        ),
+    ] = False,
+    show_tokens: Annotated[
+        bool,
+        typer.Option(
+            "--show-tokens", help="With --dry-run: print each row's tokens", rich_help_panel=CHECK_PANEL
+        ),
+    ] = False,
+    **settings: Any,
+) -> int:
+    """Run a model over rows of JSON Lines and write one result row per row.
+
+    Each row has `prompt` (raw text), `messages` (through the chat template), `prompt_token_ids`, or an
+    OpenAI batch envelope, an `id`, and sampling parameters of its own if it wants. Bad rows become error
+    rows and the run goes on; exit code 3 says that there were some.
+
+    Rows come out in input order. With `--order completion` they come out as they finish; `id` and `index`
+    tell which is which.
+    """
+    console: Console = ctx.obj
+    action = _action(dry_run, validate, show_tokens)
+    resolved = resolve(flag_uses(ctx), environ=os.environ, config_file=config, profile=profile)
+    console.configure(talk_of(resolved.config))
+    _say_notes(console, resolved.notes)
+    run_config = replace(resolved.config, inputs=tuple(prompts or ()), action=action, show_tokens=show_tokens)
+    if print_config:
+        console.print_data(config_text(run_config))
+        return 0
+    if not run_config.inputs:
+        raise UsageError("no rows given", "deepinfer run prompts.jsonl, or `-` to read them from stdin")
+    if run_config.engine.accelerator != "cpu":
+        raise ConfigError(
+            f"accelerator {run_config.engine.accelerator} cannot run rows: this build computes on the CPU",
+            f"it was set by {run_config.origin('accelerator')}; --accelerator cpu overrides that",
+        )
+    console.guard_stdout()
+    from deepinfer_cli.engine import batch_run
+
+    return batch_run.run(run_config, console)
