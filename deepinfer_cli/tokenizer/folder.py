@@ -1,0 +1,142 @@
+"""Loads the tokenizer of a Hugging Face style folder: tokenizer.json and the small files around it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from deepinfer_cli.tokenizer.byte_level import spelled_bytes
+from deepinfer_cli.tokenizer.library import LibraryTokenizer, TokenizerError
+
+MAX_JSON_BYTES = 1 << 28
+_BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+
+
+def folder_tokenizer(folder: Path) -> LibraryTokenizer:
+    """Raises TokenizerError when tokenizer.json is missing, broken or of a kind without a byte table."""
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        raise TokenizerError(f"{folder} has no tokenizer.json")
+    config = read_json_object(folder / "tokenizer_config.json")
+    data = path.read_bytes()
+    from tokenizers import Tokenizer
+
+    try:
+        backend = Tokenizer.from_str(data.decode("utf-8"))
+    except Exception as error:  # the library raises plain Exception
+        raise TokenizerError(f"{path} cannot be read: {error}") from error
+    backend.no_truncation()
+    backend.no_padding()
+    table, special = _byte_table(backend, path)
+    bos = _bos_id(backend, config, special)
+    adds_bos = _adds_bos(backend, config, bos)
+    digest = hashlib.blake2b(data, digest_size=8)
+    digest.update(f"{bos if adds_bos else None}".encode())
+    return LibraryTokenizer(
+        backend,
+        token_bytes=table,
+        special=special,
+        bos_token_id=bos,
+        adds_bos=adds_bos,
+        fingerprint=digest.hexdigest(),
+        kind="tokenizer.json",
+    )
+
+
+def folder_eos_token_ids(folder: Path, tokenizer: LibraryTokenizer) -> list[int]:
+    """generation_config.json's list, config.json's, and tokenizer_config.json's eos_token, together."""
+    found: list[int] = []
+    for name in ("generation_config.json", "config.json"):
+        value = read_json_object(folder / name).get("eos_token_id")
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, int) and not isinstance(item, bool) and 0 <= item < tokenizer.vocab_size:
+                found.append(item)
+    spelling = spelling_of(read_json_object(folder / "tokenizer_config.json").get("eos_token"))
+    if spelling is not None:
+        token_id = tokenizer.backend.token_to_id(spelling)
+        if token_id is not None:
+            found.append(token_id)
+    return list(dict.fromkeys(found))
+
+
+def read_json_object(path: Path) -> dict[str, Any]:
+    """The object in an optional file; empty when the file is absent."""
+    try:
+        if path.stat().st_size > MAX_JSON_BYTES:
+            raise TokenizerError(f"{path} is larger than {MAX_JSON_BYTES} bytes")
+        value = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError) as error:
+        raise TokenizerError(f"{path} cannot be read: {error}") from error
+    if not isinstance(value, dict):
+        raise TokenizerError(f"{path} is not a JSON object")
+    return value
+
+
+def spelling_of(token: Any) -> str | None:
+    """Special tokens are given as a string, or as an object with the string in `content`."""
+    if isinstance(token, Mapping):
+        token = token.get("content")
+    return token if isinstance(token, str) and token else None
+
+
+def _byte_table(backend: Any, path: Path) -> tuple[list[bytes], list[bool]]:
+    vocab: dict[str, int] = backend.get_vocab(with_added_tokens=True)
+    added = backend.get_added_tokens_decoder()
+    size = max((*vocab.values(), *added), default=-1) + 1
+    if size == 0:
+        raise TokenizerError(f"{path} has an empty vocabulary")
+    table, special = [b""] * size, [False] * size
+    spell = _speller(backend, path)
+    for token, token_id in vocab.items():
+        if token_id not in added:
+            table[token_id] = spell(token)
+    for token_id, token in added.items():
+        table[token_id] = token.content.encode("utf-8", "replace")
+        special[token_id] = token.special
+    return table, special
+
+
+def _speller(backend: Any, path: Path) -> Any:
+    """How this vocabulary spells bytes, told from its decoder."""
+    decoder = json.loads(backend.decoder.__getstate__()) if backend.decoder is not None else {}
+    steps = [step.get("type") for step in decoder.get("decoders", [decoder])]
+    if steps == ["ByteLevel"]:
+        return spelled_bytes
+    if "ByteFallback" in steps:
+        return _piece_bytes
+    raise TokenizerError(
+        f"{path} decodes with {' + '.join(map(str, steps)) or 'nothing'}; supported: ByteLevel, and pieces "
+        "with ByteFallback"
+    )
+
+
+def _piece_bytes(token: str) -> bytes:
+    """SentencePiece spelling: U+2581 is a space, <0x0A> is a byte."""
+    byte = _BYTE_PIECE.fullmatch(token)
+    return bytes([int(byte[1], 16)]) if byte else token.replace("\u2581", " ").encode("utf-8", "replace")
+
+
+def _bos_id(backend: Any, config: Mapping[str, Any], special: list[bool]) -> int | None:
+    spelling = spelling_of(config.get("bos_token"))
+    if spelling is not None:
+        token_id: int | None = backend.token_to_id(spelling)
+        return token_id
+    plain = backend.encode("a", add_special_tokens=False).ids
+    full = backend.encode("a", add_special_tokens=True).ids
+    first = full[0] if len(full) > len(plain) and full[1 : 1 + len(plain)] == plain else None
+    return first if first is not None and special[first] else None
+
+
+def _adds_bos(backend: Any, config: Mapping[str, Any], bos: int | None) -> bool:
+    """tokenizer_config.json decides; without a word there, what the post-processor does."""
+    stated = config.get("add_bos_token")
+    if isinstance(stated, bool):
+        return stated
+    full = backend.encode("a", add_special_tokens=True).ids
+    return bos is not None and full[:1] == [bos]

@@ -1,0 +1,81 @@
+"""The tokenizer of a loaded model: the `tokenizers` library plus the byte table that the engine needs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from deepinfer_cli.tokenizer.byte_level import spelled_bytes
+
+
+class TokenizerError(ValueError):
+    """A tokenizer that cannot be used; the message is one sentence."""
+
+
+class LibraryTokenizer:
+    """Implements deepinfer_cli.models.types.Tokenizer. Immutable; safe to call from several threads."""
+
+    def __init__(
+        self,
+        backend: Any,  # tokenizers.Tokenizer, without truncation, padding or post-processing in use
+        *,
+        token_bytes: Sequence[bytes],
+        special: Sequence[bool],
+        bos_token_id: int | None,
+        adds_bos: bool,
+        fingerprint: str,
+        kind: str,
+        warnings: tuple[str, ...] = (),
+    ) -> None:
+        self._backend = backend
+        self._plain_backend: Any = None  # treats special spellings as text; made on first use
+        self._lock = threading.Lock()
+        self.token_bytes = token_bytes
+        self.special = special
+        self.bos_token_id = bos_token_id
+        self.adds_bos = adds_bos and bos_token_id is not None
+        self.fingerprint = fingerprint
+        self.kind = kind  # "gpt2/smollm", "tokenizer.json": for people
+        self.warnings = warnings
+        self._id_of_special = {
+            token_bytes[i].decode("utf-8", "replace"): i for i in range(len(special)) if special[i]
+        }
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self.token_bytes)
+
+    @property
+    def backend(self) -> Any:
+        """The underlying `tokenizers.Tokenizer`, for tests and the native twin."""
+        return self._backend
+
+    def id_of_special(self, spelling: str) -> int | None:
+        return self._id_of_special.get(spelling)
+
+    def encode(self, text: str, parse_special: bool = False) -> list[int]:
+        backend = self._backend if parse_special else self._without_specials()
+        ids: list[int] = backend.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        table, special = self.token_bytes, self.special
+        kept = (table[i] for i in token_ids if 0 <= i < len(table) and not special[i])
+        return b"".join(kept).decode("utf-8", "replace")
+
+    def _without_specials(self) -> Any:
+        with self._lock:
+            if self._plain_backend is None:
+                twin = type(self._backend).from_str(self._backend.to_str())
+                twin.encode_special_tokens = True
+                self._plain_backend = twin
+            return self._plain_backend
+
+
+def byte_level_table(tokens: Sequence[str], literal: set[int]) -> list[bytes]:
+    """[len(tokens)] bytes of each id: byte-level spelling, or plain UTF-8 for ids in `literal`."""
+    return [
+        token.encode("utf-8", "replace") if i in literal else spelled_bytes(token)
+        for i, token in enumerate(tokens)
+    ]

@@ -1,0 +1,125 @@
+import pytest
+
+from deepinfer_cli.tokenizer.byte_level import byte_of_character, spelled_bytes
+from deepinfer_cli.tokenizer.folder import folder_eos_token_ids, folder_tokenizer
+from deepinfer_cli.tokenizer.gguf import gguf_eos_token_ids, gguf_tokenizer
+from deepinfer_cli.tokenizer.library import TokenizerError
+from tests.support.tiny_tokenizer import gguf_metadata, vocabulary, write_folder
+
+TEXTS = [
+    "hello world",
+    "hello  world 1234\n\n\tx",
+    "w\u00f6rld \U0001f525 \u4e2d\u6587",
+    "e\u0301 \u00e9",
+    "",
+    " ",
+    "it's 12's",
+    "\x00\x7f\x80",
+]
+
+
+def test_the_byte_alphabet_is_a_bijection():
+    assert sorted(byte_of_character().values()) == list(range(256))
+    assert spelled_bytes("\u0120hi") == b" hi"
+    assert spelled_bytes("\u0120\u00c3\u00b6r") == " ör".encode()
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_text_survives_the_round_trip_and_decodes_as_the_library_does(text):
+    tokenizer = gguf_tokenizer(gguf_metadata())
+    ids = tokenizer.encode(text)
+    assert tokenizer.decode(ids) == text
+    assert tokenizer.backend.decode(ids) == text
+
+
+def test_merges_specials_and_digits():
+    tokenizer = gguf_tokenizer(gguf_metadata())
+    tokens = vocabulary()
+    assert [tokens[i] for i in tokenizer.encode("hello world")] == ["hello", "\u0120world"]
+    assert [tokens[i] for i in tokenizer.encode("12")] == ["1", "2"]  # digits stay apart
+    gpt2 = gguf_tokenizer(gguf_metadata(pre="gpt-2"))
+    assert [tokens[i] for i in gpt2.encode("12")] == ["12"]
+    assert tokenizer.encode("<|im_end|>x", parse_special=True) == [2, tokens.index("x")]
+    spelled = tokenizer.encode("<|im_end|>")
+    assert len(spelled) > 1 and tokenizer.decode(spelled) == "<|im_end|>"
+
+
+def test_special_tokens_have_a_spelling_but_add_no_text():
+    tokenizer = gguf_tokenizer(gguf_metadata())
+    assert tokenizer.token_bytes[1] == b"<|im_start|>"
+    assert list(tokenizer.special[:4]) == [True, True, True, False]
+    assert tokenizer.decode([1, *tokenizer.encode("hello"), 2]) == "hello"
+    assert tokenizer.decode([-1, 10**9]) == ""
+
+
+def test_half_a_character_becomes_one_replacement_character():
+    tokenizer = gguf_tokenizer(gguf_metadata())
+    ids = tokenizer.encode("\U0001f525")
+    assert tokenizer.decode(ids[:2]) == "\ufffd" == tokenizer.backend.decode(ids[:2])
+
+
+def test_every_known_end_token_ends_an_answer():
+    assert gguf_eos_token_ids(gguf_metadata()) == [2, 0]
+    assert gguf_eos_token_ids(gguf_metadata(eos_token_id=None, eot_token_id=5)) == [5, 0, 2]
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"model": "llama"}, "'llama'"),
+        ({"model": None}, "missing"),
+        ({"pre": "martian"}, "'martian'"),
+        ({"pre": 7}, "7"),
+        ({"tokens": None}, "tokenizer.ggml.tokens"),
+        ({"tokens": "abc"}, "tokenizer.ggml.tokens"),
+        ({"tokens": ["a"] * 269}, "'a' twice"),
+        ({"merges": ["nospace"]}, "nospace"),
+        ({"merges": ["h zebra"]}, "merges"),
+        ({"token_type": [1]}, "token_type"),
+        ({"bos_token_id": 999_999}, "999999"),
+    ],
+)
+def test_a_broken_or_unknown_tokenizer_is_refused_by_name(change, named):
+    with pytest.raises(TokenizerError, match=r"tokenizer\.ggml") as caught:
+        gguf_tokenizer(gguf_metadata(**change))
+    assert named in str(caught.value)
+
+
+def test_the_fingerprint_tells_tokenizers_apart():
+    same = gguf_tokenizer(gguf_metadata()).fingerprint
+    assert gguf_tokenizer(gguf_metadata()).fingerprint == same
+    assert len(same) == 16
+    for change in ({"pre": "gpt-2"}, {"merges": ["h e"]}, {"add_bos_token": True}):
+        assert gguf_tokenizer(gguf_metadata(**change)).fingerprint != same
+
+
+def test_a_folder_gives_the_same_ids_as_the_metadata(tmp_path):
+    folder = write_folder(tmp_path)
+    loaded, rebuilt = folder_tokenizer(folder), gguf_tokenizer(gguf_metadata())
+    assert [*loaded.token_bytes] == [*rebuilt.token_bytes]
+    assert [*loaded.special] == [*rebuilt.special]
+    for text in TEXTS:
+        assert loaded.encode(text) == rebuilt.encode(text)
+    assert (loaded.bos_token_id, loaded.adds_bos) == (1, False)
+    assert folder_eos_token_ids(folder, loaded) == [2, 0]
+    assert folder_tokenizer(write_folder(tmp_path / "bos", adds_bos=True)).adds_bos
+
+
+def test_a_folder_without_or_with_a_broken_tokenizer_is_refused(tmp_path):
+    with pytest.raises(TokenizerError, match=r"no tokenizer\.json"):
+        folder_tokenizer(tmp_path)
+    (tmp_path / "tokenizer.json").write_text('{"model": 3')
+    with pytest.raises(TokenizerError, match="cannot be read"):
+        folder_tokenizer(tmp_path)
+
+
+def test_piece_vocabularies_spell_bytes_and_spaces(tmp_path):
+    from tokenizers import Tokenizer, decoders, models
+
+    pieces = {"<unk>": 0, "\u2581": 1, "a": 2, "<0x0A>": 3, "\u2581a": 4}
+    backend = Tokenizer(models.BPE(pieces, [("\u2581", "a")], unk_token="<unk>", byte_fallback=True))
+    backend.decoder = decoders.Sequence(
+        [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()]
+    )
+    (tmp_path / "tokenizer.json").write_text(backend.to_str(), encoding="utf-8")
+    assert [*folder_tokenizer(tmp_path).token_bytes] == [b"<unk>", b" ", b"a", b"\n", b" a"]
