@@ -35,17 +35,25 @@ def _usage_error(error: Any, args: Sequence[str]) -> Exception:
 
 def run_command(args: Sequence[str], console: Any) -> int:
     """Dispatch to the command; its exit code. Raises what the command raised."""
-    from typer.core import TyperGroup
+    from typer.core import TyperCommand, TyperGroup
     from typer.exceptions import Abort, TyperException
     from typer.main import get_command
 
-    from deepinfer_cli.app import app
+    from deepinfer_cli.app import COMMANDS, COMPLETION_VARIABLE, app, load_command
     from deepinfer_cli.errors import Interrupted
 
-    group = get_command(app)
-    assert isinstance(group, TyperGroup)
+    if COMPLETION_VARIABLE in os.environ:
+        from typer._completion_classes import completion_init
+
+        completion_init()
+    # Straight to the command: the group would convert its own options first, at twice the start-up time.
+    if args and args[0] in COMMANDS:
+        command, rest, name = load_command(args[0]), args[1:], f"deepinfer {args[0]}"
+    else:
+        command, rest, name = get_command(app), args, "deepinfer"
+    assert isinstance(command, TyperCommand | TyperGroup)
     try:
-        code = group.main(list(args), prog_name="deepinfer", standalone_mode=False, obj=console)
+        code = command.main(list(rest), prog_name=name, standalone_mode=False, obj=console)
     except Abort:
         raise Interrupted("interrupted") from None
     except TyperException as e:

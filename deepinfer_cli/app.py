@@ -27,13 +27,18 @@ COMMANDS: dict[str, CommandEntry] = {
 }
 
 
+COMPLETION_VARIABLE = "_DEEPINFER_COMPLETE"  # set by the scripts of `deepinfer completion`
+CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
+
+
 def load_command(name: str) -> Any:
     """The click command of an entry of COMMANDS; imports its module."""
     from deepinfer_cli.help import PanelCommand
 
     module = importlib.import_module(f"deepinfer_cli.commands.{COMMANDS[name].module}")
     single = typer.Typer(add_completion=False, rich_markup_mode=None)
-    single.command(name, cls=getattr(module, "COMMAND_CLASS", PanelCommand))(module.command)
+    kind = getattr(module, "COMMAND_CLASS", PanelCommand)
+    single.command(name, cls=kind, context_settings=CONTEXT_SETTINGS)(module.command)
     return typer.main.get_command(single)
 
 
@@ -56,7 +61,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=CONTEXT_SETTINGS,
 )
 
 

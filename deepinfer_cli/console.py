@@ -16,11 +16,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, BinaryIO, Final, Literal
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final, Literal
 
 from deepinfer_cli import streams
 from deepinfer_cli.errors import EXIT_BROKEN_PIPE, DeepInferError, UsageError
 from deepinfer_cli.progress import Progress, make_progress
+
+if TYPE_CHECKING:
+    from deepinfer_cli.config.run_config import RunConfig
 
 Level = Literal["trace", "debug", "info", "warning", "error"]
 
@@ -46,6 +49,19 @@ class Talk:
     verbose: int = 0
     log_format: Literal["text", "json"] = "text"
     log_file: str | None = None
+
+
+def talk_of(config: RunConfig) -> Talk:
+    """How the console shall talk, from the settings that say so."""
+    out = config.output
+    return Talk(
+        progress=out.progress,
+        color=out.color,
+        quiet=out.quiet,
+        verbose=out.verbose,
+        log_format=out.log_format,
+        log_file=out.log_file,
+    )
 
 
 class Console:

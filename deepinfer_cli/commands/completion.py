@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from deepinfer_cli.app import COMPLETION_VARIABLE
+
 
 def command(
     ctx: typer.Context,
@@ -14,5 +16,5 @@ def command(
     """Print a completion script, for example: deepinfer completion bash >> ~/.bashrc"""
     from typer._completion_shared import get_completion_script
 
-    script = get_completion_script(prog_name="deepinfer", complete_var="_DEEPINFER_COMPLETE", shell=shell)
+    script = get_completion_script(prog_name="deepinfer", complete_var=COMPLETION_VARIABLE, shell=shell)
     ctx.obj.print_data(script)

@@ -52,6 +52,8 @@ def _option(spec: Setting) -> Any:
     if spec.kind == "bool":
         names = ["/".join([spec.flags[0], *spec.off_flags]), *spec.flags[1:]]
         return Annotated[bool | None, typer.Option(*names, **details)]
+    if spec.choices:
+        details["autocompletion"] = lambda: list(spec.choices)
     if spec.key == "verbose":
         return Annotated[int, typer.Option(*spec.flags, count=True, **details)]
     kind: Any = list[str] | None if spec.repeatable else str | None
@@ -97,12 +99,20 @@ def flag_uses(ctx: typer.Context) -> list[FlagUse]:
 class SettingsCommand(PanelCommand):
     """Remembers options in the order written, which click's values alone do not tell: the last of
     `--temperature 0 --set temperature=1` has to win.
+
+    The parsed texts are taken as they are. Typer would convert them with pydantic, whose import costs more
+    than everything else a start needs, only to hand back the same strings.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         values, _, order = self.make_parser(ctx).parse_args(list(args))
         ctx.meta[_USES_KEY] = list(_uses(values, order))
-        return super().parse_args(ctx, args)
+        if ctx.resilient_parsing or any(param.is_eager for param in order):  # completion, --help
+            return super().parse_args(ctx, args)
+        for param in self.params:
+            given = values.get(param.name)
+            ctx.params[param.name] = param.default if given is None else given
+        return []
 
 
 def _uses(values: dict[str, Any], order: list[Any]) -> Iterable[FlagUse]:

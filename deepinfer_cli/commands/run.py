@@ -12,28 +12,15 @@ from deepinfer_cli.commands.options import CONFIG_PANEL, SettingsCommand, flag_u
 from deepinfer_cli.config import environment
 from deepinfer_cli.config.layers import print_config as config_text
 from deepinfer_cli.config.layers import resolve
-from deepinfer_cli.console import Console, Talk
+from deepinfer_cli.console import Console, talk_of
 from deepinfer_cli.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
-    from deepinfer_cli.config.run_config import Action, RunConfig
+    from deepinfer_cli.config.run_config import Action
 
 COMMAND_CLASS = SettingsCommand
 
 CHECK_PANEL = "Check without running"
-
-
-def talk_of(config: RunConfig) -> Talk:
-    """How the console shall talk, from the settings that say so."""
-    out = config.output
-    return Talk(
-        progress=out.progress,
-        color=out.color,
-        quiet=out.quiet,
-        verbose=out.verbose,
-        log_format=out.log_format,
-        log_file=out.log_file,
-    )
 
 
 def _action(dry_run: bool, validate: bool, show_tokens: bool) -> Action:
