@@ -9,7 +9,7 @@ CMAKE = $(BIN)/cmake
 NATIVE_SOURCES := $(shell find native -name '*.cc' -o -name '*.h' -o -name '*.inc' -o -name 'CMakeLists.txt' -o -name '*.cmake')
 
 .DEFAULT_GOAL := help
-.PHONY: help tools setup build demo test test-all test-native lint fmt asan tsan fuzz clean
+.PHONY: help tools setup build demo test test-all test-native lint fmt docs schema asan tsan fuzz clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -67,6 +67,11 @@ fmt: $(VENV)/.lint  ## format everything
 	$(BIN)/ruff check --fix -q deepinfer_cli tests
 	$(BIN)/ruff format deepinfer_cli tests
 	$(BIN)/clang-format -i $(CXX_FILES)
+
+docs: build  ## regenerate docs/reference from the code
+	@$(BIN)/python -m deepinfer_cli.reference docs .
+schema: build  ## regenerate configs/schema from the code
+	@$(BIN)/python -m deepinfer_cli.reference schema .
 
 asan: $(VENV)/.setup  ## native tests under address and undefined-behaviour sanitizers
 	@$(CMAKE) -S native -B build/asan -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DDEEPINFER_TESTS=ON -DDEEPINFER_SANITIZE='address;undefined' > /dev/null

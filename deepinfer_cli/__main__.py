@@ -39,7 +39,8 @@ def run_command(args: Sequence[str], console: Any) -> int:
     from typer.exceptions import Abort, TyperException
     from typer.main import get_command
 
-    from deepinfer_cli.app import COMMANDS, COMPLETION_VARIABLE, app, load_command
+    from deepinfer_cli.app import COMMANDS, app, load_command
+    from deepinfer_cli.commands.completion import COMPLETION_VARIABLE
     from deepinfer_cli.errors import Interrupted
 
     if COMPLETION_VARIABLE in os.environ:

@@ -27,7 +27,6 @@ COMMANDS: dict[str, CommandEntry] = {
 }
 
 
-COMPLETION_VARIABLE = "_DEEPINFER_COMPLETE"  # set by the scripts of `deepinfer completion`
 CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 
 

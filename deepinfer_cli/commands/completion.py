@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import typer
 
-from deepinfer_cli.app import COMPLETION_VARIABLE
+COMPLETION_VARIABLE: Final = "_DEEPINFER_COMPLETE"  # set by the printed scripts when they ask
 
 
 def command(

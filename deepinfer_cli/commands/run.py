@@ -106,7 +106,8 @@ def command(
     console: Console = ctx.obj
     action = _action(dry_run, validate, show_tokens)
     resolved = resolve(flag_uses(ctx), environ=os.environ, config_file=config, profile=profile)
-    console.configure(talk_of(resolved.config))
+    talk = talk_of(resolved.config)
+    console.configure(replace(talk, log_file=None) if print_config else talk)
     _say_notes(console, resolved.notes)
     run_config = replace(resolved.config, inputs=tuple(prompts or ()), action=action, show_tokens=show_tokens)
     if print_config:
