@@ -1,0 +1,1 @@
+"""Measurements: workloads, the engines that run them, and paired comparison."""

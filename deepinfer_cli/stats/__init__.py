@@ -1,0 +1,1 @@
+"""Small statistics that every measurement here shares."""
