@@ -1,5 +1,8 @@
 # The extension module as Python sees it. A test compares names and signatures with the module.
 
+from collections.abc import Callable
+from typing import Literal
+
 class NativeError(RuntimeError):
     # args: (message, code); code: bad_file, unsupported, bad_request, resource or internal
     ...
@@ -49,3 +52,207 @@ class TextState:
     def text(self) -> str: ...
     @property
     def matched_stop(self) -> str: ...
+
+# --- engine ---------------------------------------------------------------------------------------
+
+class ThreadPool:
+    def __init__(self, num_threads: int) -> None: ...  # counts the caller
+    @property
+    def num_threads(self) -> int: ...
+
+class CacheGroupSpec:
+    @property
+    def name(self) -> str: ...
+    @property
+    def kind(self) -> Literal["paged", "sequence"]: ...
+    @property
+    def block_tokens(self) -> int: ...
+    @property
+    def block_bytes(self) -> int: ...  # all layers together
+
+class Executor:  # no constructor: one of the classes below
+    @property
+    def vocab_size(self) -> int: ...
+    @property
+    def max_positions(self) -> int: ...
+    @property
+    def cache_groups(self) -> list[CacheGroupSpec]: ...
+
+class FakeExecutor(Executor):
+    # Logits are a hash of the token history, read back through the cache. For tests.
+    def __init__(
+        self,
+        vocab_size: int = 256,
+        max_positions: int = 2048,
+        seed: int = 0,
+        block_tokens: int = 16,
+        *,
+        groups: list[tuple[str, str, int]] = ...,  # (name, "paged" or "sequence", tokens per block)
+        logit_scale: float = 4.0,
+        eos_token_ids: list[int] = ...,
+        eos_bias: float = 0.0,
+        seconds_per_token: float = 0.0,
+        fail_at_step: int = -1,
+        num_failing_steps: int = 1,
+        nan_token: int = -1,  # a history that holds this token has NaN logits
+    ) -> None: ...
+
+class SamplingParams:
+    def __init__(
+        self,
+        *,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        min_p: float = 0.0,
+        repetition_penalty: float = 1.0,
+        presence_penalty: float = 0.0,
+        frequency_penalty: float = 0.0,
+        logit_bias: list[tuple[int, float]] = ...,
+        stop: list[str] = ...,
+        stop_token_ids: list[int] = ...,
+        include_stop: bool = False,
+        min_tokens: int = 0,
+        max_tokens: int = 0,  # 0 = score the prompt only
+        ignore_eos: bool = False,
+        top_logprobs: int = -1,  # -1 none, 0 the chosen token's, k also the k best
+    ) -> None: ...
+    @property
+    def temperature(self) -> float: ...
+    @property
+    def top_k(self) -> int: ...
+    @property
+    def top_p(self) -> float: ...
+    @property
+    def min_p(self) -> float: ...
+    @property
+    def repetition_penalty(self) -> float: ...
+    @property
+    def presence_penalty(self) -> float: ...
+    @property
+    def frequency_penalty(self) -> float: ...
+    @property
+    def logit_bias(self) -> list[tuple[int, float]]: ...
+    @property
+    def stop(self) -> list[str]: ...
+    @property
+    def stop_token_ids(self) -> list[int]: ...
+    @property
+    def include_stop(self) -> bool: ...
+    @property
+    def min_tokens(self) -> int: ...
+    @property
+    def max_tokens(self) -> int: ...
+    @property
+    def ignore_eos(self) -> bool: ...
+    @property
+    def top_logprobs(self) -> int: ...
+
+class Request:
+    def __init__(
+        self,
+        id: int,
+        prompt: list[int],
+        sampling: SamplingParams,
+        *,
+        num_samples: int = 1,
+        seed: int = 0,
+        prompt_logprobs: int = -1,
+        score_begin: int = 0,  # positions [score_begin, score_end) go to on_logits
+        score_end: int = 0,
+        on_logits: Callable[[int, memoryview], object] | None = None,  # (position, float32 row)
+    ) -> None: ...
+    @property
+    def id(self) -> int: ...
+    @property
+    def prompt(self) -> list[int]: ...
+    @property
+    def sampling(self) -> SamplingParams: ...
+    @property
+    def num_samples(self) -> int: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def prompt_logprobs(self) -> int: ...
+    @property
+    def score_begin(self) -> int: ...
+    @property
+    def score_end(self) -> int: ...
+
+class TokenLogprobs:
+    @property
+    def token(self) -> int: ...
+    @property
+    def logprob(self) -> float: ...
+    @property
+    def rank(self) -> int: ...  # 1-based
+    @property
+    def top(self) -> list[tuple[int, float]]: ...  # best first
+
+class SampleResult:
+    @property
+    def tokens(self) -> list[int]: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def finish_reason(self) -> Literal["stop", "length", "context", "error", "aborted"]: ...
+    @property
+    def stop_string(self) -> str: ...  # empty = none matched
+    @property
+    def stop_token(self) -> int: ...  # -1 = none
+    @property
+    def logprobs(self) -> list[TokenLogprobs]: ...
+
+class Completion:
+    @property
+    def id(self) -> int: ...
+    @property
+    def samples(self) -> list[SampleResult]: ...
+    @property
+    def prompt_logprobs(self) -> list[TokenLogprobs]: ...  # positions 1.. of the prompt
+    @property
+    def error(self) -> str: ...  # not empty = the request failed
+    @property
+    def error_retryable(self) -> bool: ...
+    @property
+    def num_prompt_tokens(self) -> int: ...
+    @property
+    def num_cached_tokens(self) -> int: ...
+    @property
+    def num_preemptions(self) -> int: ...
+    @property
+    def queue_seconds(self) -> float: ...
+    @property
+    def first_token_seconds(self) -> float: ...
+    @property
+    def total_seconds(self) -> float: ...
+
+class Engine:
+    # Runs its own thread without the GIL. Keeps executor and pool alive; stops when collected.
+    def __init__(
+        self,
+        executor: Executor,
+        pool: ThreadPool,
+        token_table: TokenTable,
+        *,
+        num_blocks: list[int],  # per cache group of the executor
+        max_num_seqs: int = 64,
+        max_step_tokens: int = 512,
+        prefill_chunk: int = 512,
+        max_context: int = 0,  # 0 = the model's limit
+        prefix_cache: bool = True,
+        max_waiting: int = 256,
+        max_finished: int = 1024,
+        eos_token_ids: list[int] = ...,
+        debug_preempt_every: int = 0,
+        debug_checks: bool = False,
+    ) -> None: ...
+    # False = the waiting queue is full: poll, then try again. NativeError bad_request = it can never run.
+    def try_submit(self, request: Request) -> bool: ...
+    # Waits at most timeout_s for the first completion. Raises what ended the loop, once nothing is left.
+    def poll(self, max: int, timeout_s: float) -> list[Completion]: ...
+    def abort(self, id: int) -> None: ...  # completes it with finish_reason "aborted"
+    def abort_all(self) -> None: ...
+    def stop(self) -> None: ...
+    def stats(self) -> dict[str, int | float]: ...
+    def check_integrity(self) -> None: ...

@@ -8,5 +8,6 @@ void bind_errors(nanobind::module_& m);      // NativeError(message, code)
 void bind_build_info(nanobind::module_& m);  // build_info()
 void bind_rows(nanobind::module_& m);        // scan_row, RowScan, IdTable
 void bind_text(nanobind::module_& m);        // TokenTable, TextState
+void bind_engine(nanobind::module_& m);      // ThreadPool, Executor, FakeExecutor, Engine and their data
 
 }  // namespace deepinfer::bindings

@@ -20,14 +20,16 @@ struct EngineConfig {
   int32_t max_context = 0;          // tokens per sequence; 0 = the model's limit
   std::vector<int32_t> num_blocks;  // per cache group
   bool prefix_cache = true;
-  int32_t max_waiting = 256;        // submitted but not yet admitted requests (back-pressure)
-  int32_t max_finished = 1024;      // completions not yet polled; the loop waits when full
+  int32_t max_waiting = 256;    // submitted but not yet admitted requests (back-pressure)
+  int32_t max_finished = 1024;  // completions not yet polled; the loop waits when full
   std::vector<int32_t> eos_token_ids;
+  int32_t debug_preempt_every = 0;  // tests: a running sequence is preempted every so many steps; 0 = never
+  bool debug_checks = false;        // tests: blocks are recounted after every step
 };
 
 struct EngineStats {
   int64_t num_steps = 0;
-  int64_t num_prompt_tokens = 0;     // computed, not counting cache hits
+  int64_t num_prompt_tokens = 0;  // computed, not counting cache hits
   int64_t num_cached_tokens = 0;
   int64_t num_generated_tokens = 0;
   int64_t num_preemptions = 0;
@@ -35,7 +37,7 @@ struct EngineStats {
   int32_t num_waiting = 0;
   int64_t num_blocks_used = 0;
   int64_t num_blocks_total = 0;
-  double busy_seconds = 0;           // wall time inside steps
+  double busy_seconds = 0;  // wall time inside steps
 };
 
 class Engine {
@@ -51,15 +53,18 @@ class Engine {
   bool try_submit(Request& request);
 
   // Up to `max` completions in the order of completion; waits at most `timeout_seconds` for the first.
-  // Throws what ended the loop, if something did.
+  // A failed step of the executor fails the requests in it (Completion::error, retryable) and the loop goes
+  // on; after several failed steps in a row, or a broken invariant, the loop ends and, once no completions
+  // are left, poll throws what ended it.
   std::vector<Completion> poll(int32_t max, double timeout_seconds);
 
-  void abort(uint64_t id);   // completes it with FinishReason::kAborted
+  void abort(uint64_t id);  // completes it with FinishReason::kAborted
   void abort_all();
-  void stop();               // ends the loop after the current step and joins; idempotent
+  void stop();  // ends the loop after the current step and joins; idempotent
   EngineStats stats() const;
 
-  // Recounts every block against the sequences that hold it; throws Error{kInternal} with the numbers.
+  // Recounts every block against the sequences that hold it, between two steps; throws Error{kInternal} with
+  // the numbers.
   void check_integrity() const;
 
  private:

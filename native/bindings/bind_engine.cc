@@ -1,0 +1,329 @@
+// The engine, its requests and completions, and the executor for tests.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "bind.h"
+#include "deepinfer/engine.h"
+#include "deepinfer/status.h"
+#include "deepinfer/threads.h"
+#include "executor/fake_executor.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace deepinfer::bindings {
+namespace {
+
+const char* finish_reason_name(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop: return "stop";
+    case FinishReason::kLength: return "length";
+    case FinishReason::kContext: return "context";
+    case FinishReason::kError: return "error";
+    case FinishReason::kAborted: return "aborted";
+  }
+  return "error";
+}
+
+// A Python callable that the engine's thread calls and may be the last to drop.
+class LogitsCallback {
+ public:
+  explicit LogitsCallback(nb::object fn) : fn_(std::make_shared<Held>(std::move(fn))) {}
+
+  // The callback gets (position, memoryview of float32): a copy, because the row's memory is reused.
+  void operator()(int32_t position, const float* logits, int32_t vocab_size) const {
+    const nb::gil_scoped_acquire gil;
+    try {
+      const nb::bytes row(reinterpret_cast<const char*>(logits),
+                          static_cast<size_t>(vocab_size) * sizeof(float));
+      const nb::object view = nb::steal(PyMemoryView_FromObject(row.ptr()));
+      fn_->object(position, view.attr("cast")("f"));
+    } catch (const nb::python_error& e) {
+      throw Error(ErrorCode::kBadRequest, e.what());
+    }
+  }
+
+ private:
+  struct Held {
+    explicit Held(nb::object fn) : object(std::move(fn)) {}
+    ~Held() {
+      const nb::gil_scoped_acquire gil;
+      object.reset();
+    }
+    nb::object object;
+  };
+  std::shared_ptr<Held> fn_;
+};
+
+Request make_request(uint64_t id, std::vector<int32_t> prompt, SamplingParams sampling, int32_t num_samples,
+                     uint64_t seed, int32_t prompt_logprobs, int32_t score_begin, int32_t score_end,
+                     nb::object on_logits) {
+  Request request;
+  request.id = id;
+  request.prompt = std::move(prompt);
+  request.sampling = std::move(sampling);
+  request.num_samples = num_samples;
+  request.seed = seed;
+  request.prompt_logprobs = prompt_logprobs;
+  request.score_begin = score_begin;
+  request.score_end = score_end;
+  if (!on_logits.is_none()) request.on_logits = LogitsCallback(std::move(on_logits));
+  return request;
+}
+
+SamplingParams make_sampling(float temperature, int32_t top_k, float top_p, float min_p,
+                             float repetition_penalty, float presence_penalty, float frequency_penalty,
+                             std::vector<std::pair<int32_t, float>> logit_bias, std::vector<std::string> stop,
+                             std::vector<int32_t> stop_token_ids, bool include_stop, int32_t min_tokens,
+                             int32_t max_tokens, bool ignore_eos, int32_t top_logprobs) {
+  return {temperature,
+          top_k,
+          top_p,
+          min_p,
+          repetition_penalty,
+          presence_penalty,
+          frequency_penalty,
+          std::move(logit_bias),
+          std::move(stop),
+          std::move(stop_token_ids),
+          include_stop,
+          min_tokens,
+          max_tokens,
+          ignore_eos,
+          top_logprobs};
+}
+
+void bind_requests(nb::module_& m) {
+  const SamplingParams defaults;
+  nb::class_<SamplingParams>(m, "SamplingParams")
+      .def(nb::new_(&make_sampling), nb::kw_only(), "temperature"_a = defaults.temperature,
+           "top_k"_a = defaults.top_k, "top_p"_a = defaults.top_p, "min_p"_a = defaults.min_p,
+           "repetition_penalty"_a = defaults.repetition_penalty,
+           "presence_penalty"_a = defaults.presence_penalty,
+           "frequency_penalty"_a = defaults.frequency_penalty, "logit_bias"_a = nb::list(),
+           "stop"_a = nb::list(), "stop_token_ids"_a = nb::list(), "include_stop"_a = defaults.include_stop,
+           "min_tokens"_a = defaults.min_tokens, "max_tokens"_a = defaults.max_tokens,
+           "ignore_eos"_a = defaults.ignore_eos, "top_logprobs"_a = defaults.top_logprobs)
+      .def_ro("temperature", &SamplingParams::temperature)
+      .def_ro("top_k", &SamplingParams::top_k)
+      .def_ro("top_p", &SamplingParams::top_p)
+      .def_ro("min_p", &SamplingParams::min_p)
+      .def_ro("repetition_penalty", &SamplingParams::repetition_penalty)
+      .def_ro("presence_penalty", &SamplingParams::presence_penalty)
+      .def_ro("frequency_penalty", &SamplingParams::frequency_penalty)
+      .def_ro("logit_bias", &SamplingParams::logit_bias)
+      .def_ro("stop", &SamplingParams::stop)
+      .def_ro("stop_token_ids", &SamplingParams::stop_token_ids)
+      .def_ro("include_stop", &SamplingParams::include_stop)
+      .def_ro("min_tokens", &SamplingParams::min_tokens)
+      .def_ro("max_tokens", &SamplingParams::max_tokens)
+      .def_ro("ignore_eos", &SamplingParams::ignore_eos)
+      .def_ro("top_logprobs", &SamplingParams::top_logprobs);
+
+  nb::class_<Request>(m, "Request")
+      .def(nb::new_(&make_request), "id"_a, "prompt"_a, "sampling"_a, nb::kw_only(), "num_samples"_a = 1,
+           "seed"_a = 0, "prompt_logprobs"_a = -1, "score_begin"_a = 0, "score_end"_a = 0,
+           "on_logits"_a.none() = nb::none())
+      .def_ro("id", &Request::id)
+      .def_ro("prompt", &Request::prompt)
+      .def_ro("sampling", &Request::sampling)
+      .def_ro("num_samples", &Request::num_samples)
+      .def_ro("seed", &Request::seed)
+      .def_ro("prompt_logprobs", &Request::prompt_logprobs)
+      .def_ro("score_begin", &Request::score_begin)
+      .def_ro("score_end", &Request::score_end);
+}
+
+void bind_completions(nb::module_& m) {
+  nb::class_<TokenLogprobs>(m, "TokenLogprobs")
+      .def_ro("token", &TokenLogprobs::token)
+      .def_ro("logprob", &TokenLogprobs::logprob)
+      .def_ro("rank", &TokenLogprobs::rank)
+      .def_ro("top", &TokenLogprobs::top);
+
+  nb::class_<SampleResult>(m, "SampleResult")
+      .def_ro("tokens", &SampleResult::tokens)
+      .def_ro("text", &SampleResult::text)
+      .def_prop_ro("finish_reason", [](const SampleResult& s) { return finish_reason_name(s.finish_reason); })
+      .def_ro("stop_string", &SampleResult::stop_string)
+      .def_ro("stop_token", &SampleResult::stop_token)
+      .def_prop_ro("logprobs", [](const SampleResult& s) { return std::vector<TokenLogprobs>(s.logprobs); });
+
+  nb::class_<Completion>(m, "Completion")
+      .def_ro("id", &Completion::id)
+      .def_prop_ro("samples", [](const Completion& c) { return std::vector<SampleResult>(c.samples); })
+      .def_prop_ro("prompt_logprobs",
+                   [](const Completion& c) { return std::vector<TokenLogprobs>(c.prompt_logprobs); })
+      .def_ro("error", &Completion::error)
+      .def_ro("error_retryable", &Completion::error_retryable)
+      .def_ro("num_prompt_tokens", &Completion::num_prompt_tokens)
+      .def_ro("num_cached_tokens", &Completion::num_cached_tokens)
+      .def_ro("num_preemptions", &Completion::num_preemptions)
+      .def_ro("queue_seconds", &Completion::queue_seconds)
+      .def_ro("first_token_seconds", &Completion::first_token_seconds)
+      .def_ro("total_seconds", &Completion::total_seconds);
+}
+
+const char* kind_name(CacheKind kind) { return kind == CacheKind::kPaged ? "paged" : "sequence"; }
+
+using GroupTuple = std::tuple<std::string, std::string, int32_t>;  // name, kind, tokens per block
+
+std::unique_ptr<FakeExecutor> make_fake(int32_t vocab_size, int32_t max_positions, uint64_t seed,
+                                        int32_t block_tokens, const std::vector<GroupTuple>& groups,
+                                        float logit_scale, std::vector<int32_t> eos_token_ids, float eos_bias,
+                                        double seconds_per_token, int64_t fail_at_step,
+                                        int64_t num_failing_steps, int32_t nan_token) {
+  FakeExecutorConfig config;
+  config.vocab_size = vocab_size;
+  config.max_positions = max_positions;
+  config.seed = seed;
+  config.block_tokens = block_tokens;
+  for (const auto& [name, kind, tokens] : groups) {
+    if (kind != "paged" && kind != "sequence") throw nb::value_error("a group's kind is paged or sequence");
+    config.groups.push_back({name, kind == "paged" ? CacheKind::kPaged : CacheKind::kSequence, tokens, 0});
+  }
+  config.logit_scale = logit_scale;
+  config.eos_token_ids = std::move(eos_token_ids);
+  config.eos_bias = eos_bias;
+  config.seconds_per_token = seconds_per_token;
+  config.fail_at_step = fail_at_step;
+  config.num_failing_steps = num_failing_steps;
+  config.nan_token = nan_token;
+  return std::make_unique<FakeExecutor>(std::move(config));
+}
+
+void bind_executors(nb::module_& m) {
+  nb::class_<ThreadPool>(m, "ThreadPool")
+      .def(nb::init<int>(), "num_threads"_a)
+      .def_prop_ro("num_threads", &ThreadPool::num_threads);
+
+  nb::class_<CacheGroupSpec>(m, "CacheGroupSpec")
+      .def_ro("name", &CacheGroupSpec::name)
+      .def_prop_ro("kind", [](const CacheGroupSpec& g) { return kind_name(g.kind); })
+      .def_ro("block_tokens", &CacheGroupSpec::block_tokens)
+      .def_ro("block_bytes", &CacheGroupSpec::block_bytes);
+
+  nb::class_<Executor>(m, "Executor")
+      .def_prop_ro("vocab_size", [](const Executor& e) { return e.info().vocab_size; })
+      .def_prop_ro("max_positions", [](const Executor& e) { return e.info().max_positions; })
+      .def_prop_ro("cache_groups", [](const Executor& e) { return e.cache_groups(); });
+
+  const FakeExecutorConfig defaults;
+  nb::class_<FakeExecutor, Executor>(m, "FakeExecutor")
+      .def(nb::new_(&make_fake), "vocab_size"_a = defaults.vocab_size,
+           "max_positions"_a = defaults.max_positions, "seed"_a = defaults.seed,
+           "block_tokens"_a = defaults.block_tokens, nb::kw_only(), "groups"_a = nb::list(),
+           "logit_scale"_a = defaults.logit_scale, "eos_token_ids"_a = nb::list(),
+           "eos_bias"_a = defaults.eos_bias, "seconds_per_token"_a = defaults.seconds_per_token,
+           "fail_at_step"_a = defaults.fail_at_step, "num_failing_steps"_a = defaults.num_failing_steps,
+           "nan_token"_a = defaults.nan_token);
+}
+
+// The loop thread may need the GIL for a callback while the engine waits for it to end.
+class PyEngine {
+ public:
+  PyEngine(Executor& executor, ThreadPool& pool, std::shared_ptr<TokenTable> tokens, EngineConfig config)
+      : engine_(std::make_unique<Engine>(executor, pool, std::move(tokens), std::move(config))) {}
+  ~PyEngine() {
+    const nb::gil_scoped_release release;
+    engine_.reset();
+  }
+  PyEngine(const PyEngine&) = delete;
+  PyEngine& operator=(const PyEngine&) = delete;
+
+  bool try_submit(const Request& request) {
+    Request copy = request;
+    const nb::gil_scoped_release release;
+    return engine_->try_submit(copy);
+  }
+  std::vector<Completion> poll(int32_t max, double timeout_s) {
+    const nb::gil_scoped_release release;
+    return engine_->poll(max, timeout_s);
+  }
+  void stop() {
+    const nb::gil_scoped_release release;
+    engine_->stop();
+  }
+  void check_integrity() const {
+    const nb::gil_scoped_release release;
+    engine_->check_integrity();
+  }
+  Engine& operator*() { return *engine_; }
+  const Engine& operator*() const { return *engine_; }
+
+ private:
+  std::unique_ptr<Engine> engine_;
+};
+
+nb::dict stats_dict(const PyEngine& engine) {
+  const EngineStats s = (*engine).stats();
+  nb::dict d;
+  d["num_steps"] = s.num_steps;
+  d["num_prompt_tokens"] = s.num_prompt_tokens;
+  d["num_cached_tokens"] = s.num_cached_tokens;
+  d["num_generated_tokens"] = s.num_generated_tokens;
+  d["num_preemptions"] = s.num_preemptions;
+  d["num_running"] = s.num_running;
+  d["num_waiting"] = s.num_waiting;
+  d["num_blocks_used"] = s.num_blocks_used;
+  d["num_blocks_total"] = s.num_blocks_total;
+  d["busy_seconds"] = s.busy_seconds;
+  return d;
+}
+
+void init_engine(PyEngine* self, Executor& executor, ThreadPool& pool, std::shared_ptr<TokenTable> tokens,
+                 std::vector<int32_t> num_blocks, int32_t max_num_seqs, int32_t max_step_tokens,
+                 int32_t prefill_chunk, int32_t max_context, bool prefix_cache, int32_t max_waiting,
+                 int32_t max_finished, std::vector<int32_t> eos_token_ids, int32_t debug_preempt_every,
+                 bool debug_checks) {
+  EngineConfig config;
+  config.num_blocks = std::move(num_blocks);
+  config.max_num_seqs = max_num_seqs;
+  config.max_step_tokens = max_step_tokens;
+  config.prefill_chunk = prefill_chunk;
+  config.max_context = max_context;
+  config.prefix_cache = prefix_cache;
+  config.max_waiting = max_waiting;
+  config.max_finished = max_finished;
+  config.eos_token_ids = std::move(eos_token_ids);
+  config.debug_preempt_every = debug_preempt_every;
+  config.debug_checks = debug_checks;
+  new (self) PyEngine(executor, pool, std::move(tokens), std::move(config));
+}
+
+}  // namespace
+
+void bind_engine(nb::module_& m) {
+  bind_executors(m);
+  bind_requests(m);
+  bind_completions(m);
+  const EngineConfig defaults;
+  nb::class_<PyEngine>(m, "Engine")
+      .def("__init__", &init_engine, nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(), "executor"_a, "pool"_a,
+           "token_table"_a, nb::kw_only(), "num_blocks"_a, "max_num_seqs"_a = defaults.max_num_seqs,
+           "max_step_tokens"_a = defaults.max_step_tokens, "prefill_chunk"_a = defaults.prefill_chunk,
+           "max_context"_a = defaults.max_context, "prefix_cache"_a = defaults.prefix_cache,
+           "max_waiting"_a = defaults.max_waiting, "max_finished"_a = defaults.max_finished,
+           "eos_token_ids"_a = nb::list(), "debug_preempt_every"_a = defaults.debug_preempt_every,
+           "debug_checks"_a = defaults.debug_checks)
+      .def("try_submit", &PyEngine::try_submit, "request"_a)
+      .def("poll", &PyEngine::poll, "max"_a, "timeout_s"_a)
+      .def(
+          "abort", [](PyEngine& e, uint64_t id) { (*e).abort(id); }, "id"_a)
+      .def("abort_all", [](PyEngine& e) { (*e).abort_all(); })
+      .def("stop", &PyEngine::stop)
+      .def("stats", &stats_dict)
+      .def("check_integrity", &PyEngine::check_integrity);
+}
+
+}  // namespace deepinfer::bindings

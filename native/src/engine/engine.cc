@@ -1,0 +1,174 @@
+// The loop thread around EngineCore, and the bounded queues on both sides of it.
+#include "deepinfer/engine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <unordered_set>
+#include <utility>
+
+#include "deepinfer/status.h"
+#include "engine/engine_core.h"
+
+namespace deepinfer {
+
+struct Engine::Impl {
+  Impl(Executor& executor, ThreadPool& pool, std::shared_ptr<const TokenTable> tokens, EngineConfig config)
+      : core(executor, pool, std::move(tokens), config),
+        max_waiting(config.max_waiting),
+        max_finished(config.max_finished),
+        stats(core.stats()) {
+    thread = std::thread([this] { loop(); });
+  }
+
+  void loop();
+  bool receive();
+  void deliver();
+
+  std::mutex core_mutex;  // held for whole steps; never taken while `mutex` is held
+  EngineCore core;
+
+  const int32_t max_waiting, max_finished;
+  std::mutex mutex;  // guards everything below
+  std::condition_variable work_arrived, finished_arrived;
+  std::deque<Request> inbox;
+  std::vector<uint64_t> aborts;
+  bool abort_everything = false;
+  std::unordered_set<uint64_t> live_ids;
+  std::deque<Completion> finished;
+  EngineStats stats;  // as of the last step
+  bool core_has_work = false;
+  bool is_stopping = false;
+  std::exception_ptr failure;  // what ended the loop
+
+  std::thread thread;
+};
+
+void Engine::Impl::loop() {
+  try {
+    while (receive()) {
+      {
+        const std::scoped_lock lock(core_mutex);
+        if (core.has_work()) core.step();
+      }
+      deliver();
+    }
+  } catch (...) {
+    deliver();
+    const std::scoped_lock lock(mutex);
+    failure = std::current_exception();
+    finished_arrived.notify_all();
+  }
+}
+
+// Sleeps until there is something to do, then hands it to the core. False when the loop has to end.
+bool Engine::Impl::receive() {
+  std::unique_lock lock(mutex);
+  work_arrived.wait(lock, [&] {
+    if (is_stopping || abort_everything || !aborts.empty()) return true;
+    return (core_has_work || !inbox.empty()) && std::ssize(finished) < max_finished;
+  });
+  if (is_stopping) return false;
+  stats.num_waiting += static_cast<int32_t>(inbox.size());  // until the step tells better
+  std::deque<Request> arrived = std::exchange(inbox, {});
+  const std::vector<uint64_t> aborted = std::exchange(aborts, {});
+  const bool is_all_aborted = std::exchange(abort_everything, false);
+  lock.unlock();
+  const std::scoped_lock core_lock(core_mutex);
+  for (Request& request : arrived) core.add(std::move(request));
+  for (const uint64_t id : aborted) core.abort(id);
+  if (is_all_aborted) core.abort_all();
+  return true;
+}
+
+void Engine::Impl::deliver() {
+  std::vector<Completion> completions;
+  EngineStats new_stats;
+  bool has_work = false;
+  {
+    const std::scoped_lock core_lock(core_mutex);
+    completions = core.take_finished();
+    new_stats = core.stats();
+    has_work = core.has_work();
+  }
+  const std::scoped_lock lock(mutex);
+  stats = new_stats;
+  core_has_work = has_work;
+  for (Completion& completion : completions) {
+    live_ids.erase(completion.id);
+    finished.push_back(std::move(completion));
+  }
+  if (!completions.empty()) finished_arrived.notify_all();
+}
+
+Engine::Engine(Executor& executor, ThreadPool& pool, std::shared_ptr<const TokenTable> tokens,
+               EngineConfig config)
+    : impl_(std::make_unique<Impl>(executor, pool, std::move(tokens), std::move(config))) {}
+
+Engine::~Engine() { stop(); }
+
+bool Engine::try_submit(Request& request) {
+  impl_->core.check_request(request);
+  const std::scoped_lock lock(impl_->mutex);
+  if (impl_->failure) std::rethrow_exception(impl_->failure);
+  if (impl_->is_stopping) fail(ErrorCode::kInternal, "the engine has been stopped");
+  if (std::ssize(impl_->inbox) + impl_->stats.num_waiting >= impl_->max_waiting) return false;
+  if (!impl_->live_ids.insert(request.id).second)
+    fail(ErrorCode::kBadRequest, "request id ", request.id, " is already in use");
+  impl_->inbox.push_back(std::move(request));
+  impl_->work_arrived.notify_one();
+  return true;
+}
+
+std::vector<Completion> Engine::poll(int32_t max, double timeout_seconds) {
+  std::unique_lock lock(impl_->mutex);
+  const std::chrono::duration<double> timeout(std::clamp(timeout_seconds, 0.0, 1e6));
+  impl_->finished_arrived.wait_for(
+      lock, timeout, [&] { return !impl_->finished.empty() || impl_->failure || impl_->is_stopping; });
+  if (impl_->finished.empty() && impl_->failure) std::rethrow_exception(impl_->failure);
+  std::vector<Completion> taken;
+  while (!impl_->finished.empty() && std::ssize(taken) < max) {
+    taken.push_back(std::move(impl_->finished.front()));
+    impl_->finished.pop_front();
+  }
+  impl_->work_arrived.notify_one();
+  return taken;
+}
+
+void Engine::abort(uint64_t id) {
+  const std::scoped_lock lock(impl_->mutex);
+  impl_->aborts.push_back(id);
+  impl_->work_arrived.notify_one();
+}
+
+void Engine::abort_all() {
+  const std::scoped_lock lock(impl_->mutex);
+  impl_->abort_everything = true;
+  impl_->work_arrived.notify_one();
+}
+
+void Engine::stop() {
+  {
+    const std::scoped_lock lock(impl_->mutex);
+    impl_->is_stopping = true;
+    impl_->work_arrived.notify_one();
+    impl_->finished_arrived.notify_all();
+  }
+  if (impl_->thread.joinable()) impl_->thread.join();
+}
+
+EngineStats Engine::stats() const {
+  const std::scoped_lock lock(impl_->mutex);
+  return impl_->stats;
+}
+
+void Engine::check_integrity() const {
+  const std::scoped_lock lock(impl_->core_mutex);
+  impl_->core.check_integrity();
+}
+
+}  // namespace deepinfer

@@ -1,0 +1,248 @@
+#include "engine/engine_core.h"
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <utility>
+
+#include "deepinfer/status.h"
+
+namespace deepinfer {
+namespace {
+
+EngineConfig checked(EngineConfig config, const ModelInfo& info) {
+  DI_CHECK(config.max_num_seqs > 0 && config.max_step_tokens > 0 && config.prefill_chunk > 0);
+  DI_CHECK(config.max_waiting > 0 && config.max_finished > 0);
+  if (config.max_context <= 0 || config.max_context > info.max_positions)
+    config.max_context = info.max_positions;
+  return config;
+}
+
+SchedulerConfig scheduler_config(const EngineConfig& config) {
+  return {config.max_num_seqs, config.max_step_tokens, config.prefill_chunk, config.debug_preempt_every};
+}
+
+}  // namespace
+
+EngineCore::EngineCore(Executor& executor, ThreadPool& pool, std::shared_ptr<const TokenTable> tokens,
+                       EngineConfig config)
+    : executor_(executor),
+      token_table_(std::move(tokens)),
+      config_(checked(std::move(config), executor.info())),
+      info_(executor.info()),
+      kv_(executor.cache_groups(), config_.num_blocks, config_.prefix_cache),
+      scheduler_(scheduler_config(config_), kv_),
+      rows_(pool) {
+  executor_.allocate_cache(config_.num_blocks);
+  executor_.reserve(config_.max_step_tokens);
+  stats_.num_blocks_total = kv_.num_blocks_total();
+}
+
+void EngineCore::check_request(const Request& request) const {
+  const auto refuse = [](const auto&... parts) { deepinfer::fail(ErrorCode::kBadRequest, parts...); };
+  const int64_t num_prompt = std::ssize(request.prompt);
+  const SamplingParams& sampling = request.sampling;
+  if (num_prompt == 0) refuse("the prompt has no tokens");
+  for (const int32_t token : request.prompt)
+    if (token < 0 || token >= info_.vocab_size)
+      refuse("token id ", token, " is outside the vocabulary of ", info_.vocab_size);
+  if (const std::string why = why_invalid(sampling, info_.vocab_size); !why.empty()) refuse(why);
+  if (request.num_samples < 1) refuse("n is ", request.num_samples, ", it must be at least 1");
+  const bool has_range = request.score_begin < request.score_end;
+  if (has_range && (request.score_begin < 1 || request.score_end > num_prompt + 1))
+    refuse("scores are wanted for positions ", request.score_begin, " to ", request.score_end - 1,
+           ", the prompt allows 1 to ", num_prompt);
+  if (sampling.max_tokens == 0 && request.prompt_logprobs < 0 && !has_range)
+    refuse("max_tokens is 0 and no prompt scores are asked: nothing to do");
+  const int64_t at_least = num_prompt + (sampling.max_tokens > 0 ? 1 : 0);
+  if (at_least > config_.max_context)
+    refuse("the prompt has ", num_prompt, " tokens and the context limit is ", config_.max_context,
+           sampling.max_tokens > 0 ? ", which must hold one more" : "");
+  const int64_t at_most = std::min<int64_t>(num_prompt + sampling.max_tokens, config_.max_context);
+  if (const std::string why = kv_.why_never(at_most); !why.empty())
+    refuse("the request ", why, ": lower max_tokens (", sampling.max_tokens, ") or raise kv_cache_bytes");
+}
+
+void EngineCore::add(Request&& request) {
+  const uint64_t ordinal = num_arrived_++;
+  const uint64_t id = request.id;
+  auto& state = live_[ordinal];
+  state = std::make_unique<RequestState>(std::move(request), ordinal, config_.eos_token_ids);
+  by_id_[id] = state.get();
+  if (state->samples[0]->num_wanted > 0) {
+    scheduler_.add(*state->samples[0]);
+  } else {
+    complete(*state);  // prompt scores of a single token: an empty list
+  }
+}
+
+void EngineCore::abort(uint64_t id) {
+  const auto it = by_id_.find(id);
+  if (it != by_id_.end()) cut_short(*it->second, FinishReason::kAborted);
+}
+
+void EngineCore::abort_all() {
+  while (!by_id_.empty()) abort(by_id_.begin()->first);
+}
+
+void EngineCore::step() {
+  const auto start = std::chrono::steady_clock::now();
+  const std::span<const ScheduledWork> work = scheduler_.schedule();
+  DI_CHECK(!work.empty(), "nothing to run with ", live_.size(), " live requests");
+  build_batch(work, kv_, batch_);
+  rows_.plan(work, batch_, info_.vocab_size);
+  if (execute(work)) advance(work);
+  if (config_.debug_checks) check_integrity();
+  graveyard_.clear();
+  ++stats_.num_steps;
+  stats_.busy_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// False when the executor failed: then its requests have ended.
+bool EngineCore::execute(std::span<const ScheduledWork> work) {
+  for (const auto& [sequence, num_tokens] : work) {
+    RequestState& request = *static_cast<Sample*>(sequence)->request;
+    if (request.completion.queue_seconds == 0)
+      request.completion.queue_seconds = request.seconds_since_submit();
+  }
+  try {
+    executor_.forward(batch_, rows_);
+    num_failed_steps_ = 0;
+    return true;
+  } catch (const std::exception& e) {
+    for (const auto& [sequence, num_tokens] : work) {
+      RequestState& request = *static_cast<Sample*>(sequence)->request;
+      if (!request.is_done) fail(request, e.what(), true);
+    }
+    if (++num_failed_steps_ >= kMaxFailedSteps) throw;
+    return false;
+  }
+}
+
+void EngineCore::advance(std::span<const ScheduledWork> work) {
+  for (const auto& [sequence, num_tokens] : work) {
+    const int32_t num_prompt = static_cast<Sample*>(sequence)->request->num_prompt();
+    stats_.num_prompt_tokens += std::clamp(num_prompt - sequence->num_computed, 0, num_tokens);
+    scheduler_.advance(*sequence, num_tokens);
+  }
+  for (RowTask& task : rows_.tasks()) {
+    RequestState& request = *task.sample->request;
+    if (request.is_done) continue;
+    if (!task.output.error.empty()) {
+      fail(request, task.output.error, false);
+    } else if (task.is_score) {
+      take_score(task);
+    } else {
+      take_token(task);
+    }
+  }
+  start_forks();
+  remove_ended();
+}
+
+void EngineCore::take_score(RowTask& task) {
+  RequestState& request = *task.sample->request;
+  request.next_score = task.position + 1;
+  request.limit_cached();
+  if (request.request.prompt_logprobs >= 0 && task.position < request.num_prompt())
+    request.completion.prompt_logprobs.push_back(std::move(task.output.logprobs));
+  if (!request.wants_tokens() && request.next_score == request.end_score) complete(request);
+}
+
+void EngineCore::take_token(RowTask& task) {
+  Sample& sample = *task.sample;
+  RequestState& request = *sample.request;
+  const SamplingParams& sampling = request.request.sampling;
+  const int32_t token = task.output.token;
+  if (request.completion.first_token_seconds == 0)
+    request.completion.first_token_seconds = request.seconds_since_submit();
+  if (sample.state == Sequence::State::kNew) newborn_.push_back(&sample);
+  if (std::ranges::find(request.stop_tokens, token) != request.stop_tokens.end()) {
+    sample.result.stop_token = token;
+    return end_sample(sample, FinishReason::kStop);
+  }
+  ++stats_.num_generated_tokens;
+  sample.append(token);
+  if (sampling.top_logprobs >= 0) sample.result.logprobs.push_back(std::move(task.output.logprobs));
+  if (sample.matcher && !sample.matcher->accept(token))
+    return fail(request, str_cat("the constraint failed: ", sample.matcher->error()), false);
+  const bool can_stop = sample.num_output() >= sampling.min_tokens;
+  if (sample.text.push(token_table_->bytes(token), can_stop)) {
+    sample.result.stop_string = sample.text.matched_stop();
+    end_sample(sample, FinishReason::kStop);
+  } else if (sample.matcher && sample.matcher->done()) {
+    end_sample(sample, FinishReason::kStop);
+  } else if (sample.num_output() == sampling.max_tokens) {
+    end_sample(sample, FinishReason::kLength);
+  } else if (std::ssize(sample.tokens) >= config_.max_context) {
+    end_sample(sample, FinishReason::kContext);
+  }
+}
+
+void EngineCore::end_sample(Sample& sample, FinishReason reason) {
+  sample.close(reason);
+  ended_.push_back(&sample);
+}
+
+// Before anything gives its blocks back: the copies read the parent's.
+void EngineCore::start_forks() {
+  copies_.clear();
+  for (Sample* sample : newborn_) {
+    if (sample->request->is_done || sample->is_closed) continue;
+    scheduler_.fork(*sample->request->samples[0], *sample, copies_);
+  }
+  newborn_.clear();
+  for (size_t g = 0; g < kv_.groups().size(); ++g) {
+    std::vector<std::pair<int32_t, int32_t>> pairs;
+    for (const BlockCopy& copy : copies_)
+      if (copy.group == static_cast<int32_t>(g)) pairs.emplace_back(copy.source, copy.destination);
+    if (!pairs.empty()) executor_.copy_blocks(static_cast<int>(g), pairs);
+  }
+}
+
+void EngineCore::remove_ended() {
+  for (Sample* sample : std::exchange(ended_, {})) {
+    RequestState& request = *sample->request;
+    if (request.is_done) continue;
+    scheduler_.remove(*sample);
+    if (++request.num_finished == request.request.num_samples) complete(request);
+  }
+}
+
+void EngineCore::fail(RequestState& request, const std::string& error, bool is_retryable) {
+  request.completion.error = error;
+  request.completion.error_retryable = is_retryable;
+  cut_short(request, FinishReason::kError);
+}
+
+void EngineCore::cut_short(RequestState& request, FinishReason reason) {
+  for (const std::unique_ptr<Sample>& sample : request.samples)
+    if (!sample->is_closed) sample->close(reason);
+  complete(request);
+}
+
+// The state itself lives until the step is over: tasks of this step may still point to it.
+void EngineCore::complete(RequestState& request) {
+  for (const std::unique_ptr<Sample>& sample : request.samples)
+    if (sample->state != Sequence::State::kFinished) scheduler_.remove(*sample);
+  finished_.push_back(request.finish());
+  stats_.num_cached_tokens += finished_.back().num_cached_tokens;
+  by_id_.erase(finished_.back().id);
+  graveyard_.push_back(std::move(live_.extract(request.ordinal).mapped()));
+}
+
+std::vector<Completion> EngineCore::take_finished() {
+  graveyard_.clear();
+  return std::exchange(finished_, {});
+}
+
+EngineStats EngineCore::stats() const {
+  EngineStats stats = stats_;
+  stats.num_preemptions = scheduler_.num_preemptions();
+  stats.num_running = scheduler_.num_running();
+  stats.num_waiting = scheduler_.num_waiting();
+  stats.num_blocks_used = kv_.num_blocks_used();
+  return stats;
+}
+
+}  // namespace deepinfer

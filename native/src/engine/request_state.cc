@@ -1,0 +1,102 @@
+#include "engine/request_state.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace deepinfer {
+namespace {
+
+bool has_penalties(const SamplingParams& p) {
+  return p.repetition_penalty != 1.0f || p.presence_penalty != 0.0f || p.frequency_penalty != 0.0f;
+}
+
+// All samples of a request share one matcher of its stop strings.
+TextState empty_text(const RequestState& owner) {
+  if (!owner.samples.empty()) return owner.samples[0]->text;
+  return {owner.request.sampling.stop, owner.request.sampling.include_stop};
+}
+
+}  // namespace
+
+Sample::Sample(RequestState& owner) : request(&owner), text(empty_text(owner)) {
+  order = {owner.ordinal, static_cast<int32_t>(owner.samples.size())};
+  tokens = owner.request.prompt;
+  num_wanted = owner.wants_tokens() ? owner.num_prompt() : owner.end_score - 1;
+  if (owner.request.constraint && owner.wants_tokens()) matcher = owner.request.constraint->clone();
+  if (has_penalties(owner.request.sampling))
+    for (const int32_t token : tokens) counts[token].in_prompt = true;
+}
+
+void Sample::append(int32_t token) {
+  tokens.push_back(token);
+  num_wanted = static_cast<int32_t>(tokens.size());
+  result.tokens.push_back(token);
+  if (has_penalties(request->request.sampling)) ++counts[token].num_output;
+}
+
+void Sample::close(FinishReason reason) {
+  is_closed = true;
+  text.finish();
+  result.text = text.text();
+  result.finish_reason = reason;
+}
+
+RequestState::RequestState(Request&& submitted, uint64_t arrival, std::span<const int32_t> eos_token_ids)
+    : request(std::move(submitted)), ordinal(arrival), stop_tokens(request.sampling.stop_token_ids) {
+  if (!request.sampling.ignore_eos)
+    stop_tokens.insert(stop_tokens.end(), eos_token_ids.begin(), eos_token_ids.end());
+  completion.id = request.id;
+  completion.num_prompt_tokens = num_prompt();
+  int32_t begin = std::numeric_limits<int32_t>::max();
+  if (request.prompt_logprobs >= 0 && num_prompt() > 1) {
+    begin = 1;
+    end_score = num_prompt();
+    completion.prompt_logprobs.reserve(request.prompt.size() - 1);
+  }
+  if (request.score_begin < request.score_end) {
+    begin = std::min(begin, request.score_begin);
+    end_score = std::max(end_score, request.score_end);
+  }
+  next_score = std::min(begin, end_score);
+  samples.push_back(std::make_unique<Sample>(*this));
+  limit_cached();
+}
+
+void RequestState::limit_cached() {
+  // Logits that predict a position come from computing the token before it.
+  samples[0]->max_cached = next_score < end_score ? next_score - 1 : std::numeric_limits<int32_t>::max();
+}
+
+std::span<const int32_t> RequestState::held_tokens(const Sample& sample) const {
+  if (sample.num_output() >= request.sampling.min_tokens) return {};
+  return stop_tokens;
+}
+
+void RequestState::create_samples() {
+  if (is_forked) return;
+  is_forked = true;
+  while (std::ssize(samples) < request.num_samples) samples.push_back(std::make_unique<Sample>(*this));
+}
+
+double RequestState::seconds_since_submit() const {
+  return std::chrono::duration<double>(Clock::now() - submitted_at).count();
+}
+
+Completion RequestState::finish() {
+  is_done = true;
+  completion.total_seconds = seconds_since_submit();
+  completion.num_cached_tokens = std::max(0, samples[0]->num_cached);
+  for (const std::unique_ptr<Sample>& sample : samples) {
+    completion.num_preemptions += sample->num_preemptions;
+    if (wants_tokens()) completion.samples.push_back(std::move(sample->result));
+  }
+  if (wants_tokens() && !is_forked) {  // ended before its first token
+    SampleResult same;
+    same.finish_reason = completion.samples[0].finish_reason;
+    completion.samples.resize(static_cast<size_t>(request.num_samples), same);
+  }
+  return std::move(completion);
+}
+
+}  // namespace deepinfer

@@ -1,0 +1,69 @@
+// A request in the engine: its samples, what was scored of its prompt, and the completion that grows.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "deepinfer/request.h"
+#include "deepinfer/sampling.h"
+#include "deepinfer/text.h"
+#include "scheduler/sequence.h"
+
+namespace deepinfer {
+
+struct RequestState;
+
+// One sample of a request: what the scheduler moves, and what decoding adds to it.
+struct Sample : Sequence {
+  explicit Sample(RequestState& owner);
+
+  RequestState* request;
+  TextState text;
+  std::unique_ptr<ConstraintMatcher> matcher;  // null without a constraint
+  TokenCounts counts;                          // filled only when a penalty is on
+  SampleResult result;
+  bool is_closed = false;  // the result is complete
+
+  void append(int32_t token);  // to tokens, result and counts
+  void close(FinishReason reason);
+  int32_t num_output() const { return static_cast<int32_t>(result.tokens.size()); }
+};
+
+struct RequestState {
+  using Clock = std::chrono::steady_clock;
+
+  // eos_token_ids end a sample unless the request ignores them.
+  RequestState(Request&& submitted, uint64_t arrival, std::span<const int32_t> eos_token_ids);
+
+  Request request;
+  uint64_t ordinal;                              // order of arrival
+  std::vector<std::unique_ptr<Sample>> samples;  // one until the prompt is computed, then num_samples
+  Completion completion;
+  std::vector<int32_t> stop_tokens;  // end-of-sequence and stop tokens in force
+  int32_t num_finished = 0;          // samples
+  bool is_forked = false;            // all samples exist
+  bool is_done = false;
+
+  // Positions whose predicting logits are wanted: [next_score, end_score), in ascending order, each once.
+  int32_t next_score = 0;
+  int32_t end_score = 0;
+  std::string callback_error;  // not empty: on_logits threw
+
+  Clock::time_point submitted_at = Clock::now();
+  double seconds_since_submit() const;
+
+  int32_t num_prompt() const { return static_cast<int32_t>(request.prompt.size()); }
+  bool wants_tokens() const { return request.sampling.max_tokens > 0; }
+  // Creates the samples beyond the first, each with the prompt and nothing computed.
+  void create_samples();
+  // The first sample skips only what no score needs any more.
+  void limit_cached();
+  std::span<const int32_t> held_tokens(const Sample& sample) const;  // not allowed before min_tokens
+  Completion finish();
+};
+
+}  // namespace deepinfer

@@ -1,0 +1,97 @@
+#include "engine/step_rows.h"
+
+#include <exception>
+
+#include "deepinfer/status.h"
+
+namespace deepinfer {
+
+StepRows::StepRows(ThreadPool& pool) : pool_(pool), scratch_(static_cast<size_t>(pool.num_threads())) {}
+
+void StepRows::plan(std::span<const ScheduledWork> work, Batch& batch, int32_t vocab_size) {
+  tasks_.clear();
+  num_consumed_ = 0;
+  vocab_size_ = vocab_size;
+  for (size_t i = 0; i < work.size(); ++i) {
+    Sample& sample = static_cast<Sample&>(*work[i].sequence);
+    RequestState& request = *sample.request;
+    const int32_t begin = sample.num_computed, end = begin + work[i].num_tokens;
+    const bool is_last = request.wants_tokens() && end == static_cast<int32_t>(sample.tokens.size());
+    for (int32_t position = begin + 1; position <= end; ++position) {
+      const bool is_scored =
+          sample.order.sample == 0 && position >= request.next_score && position < request.end_score;
+      const bool is_sampled = is_last && position == end;
+      if (!is_scored && !is_sampled) continue;
+      const int32_t row = batch.num_logit_rows();
+      batch.logit_tokens.push_back(batch.sequences[i].first_token + position - 1 - begin);
+      if (is_scored) tasks_.push_back({row, position, &sample, true, {}});
+      if (!is_sampled) continue;
+      tasks_.push_back({row, position, &sample, false, {}});
+      if (request.is_forked) continue;
+      request.create_samples();
+      for (size_t s = 1; s < request.samples.size(); ++s)
+        tasks_.push_back({row, position, request.samples[s].get(), false, {}});
+    }
+  }
+}
+
+void StepRows::consume(int first_row, int num_rows, const float* logits) {
+  const size_t begin = num_consumed_;
+  while (num_consumed_ < tasks_.size() && tasks_[num_consumed_].row < first_row + num_rows) ++num_consumed_;
+  const std::span<RowTask> strip(tasks_.data() + begin, num_consumed_ - begin);
+  const auto row_of = [&](const RowTask& task) {
+    DI_CHECK(task.row >= first_row, "logits rows must come in order");
+    const size_t size = static_cast<size_t>(vocab_size_);
+    return std::span<const float>(logits + static_cast<size_t>(task.row - first_row) * size, size);
+  };
+  pool_.parallel_for(static_cast<int>(strip.size()), 1, [&](int t, int worker) {
+    RowTask& task = strip[static_cast<size_t>(t)];
+    try {
+      run(task, row_of(task), scratch_[static_cast<size_t>(worker)]);
+    } catch (const std::exception& e) {  // a matcher of somebody else, or no memory
+      task.output.error = e.what();
+    }
+  });
+  // Callbacks belong to somebody else: one at a time, on the engine's thread, in ascending positions.
+  for (RowTask& task : strip) {
+    const Request& request = task.sample->request->request;
+    std::string& error = task.sample->request->callback_error;  // once it failed it is not called again
+    if (!task.is_score || !task.output.error.empty() || !request.on_logits || !error.empty()) continue;
+    if (task.position < request.score_begin || task.position >= request.score_end) continue;
+    try {
+      request.on_logits(task.position, row_of(task).data(), vocab_size_);
+    } catch (const std::exception& e) {
+      task.output.error = error = str_cat("the score callback failed: ", e.what());
+    }
+  }
+}
+
+void StepRows::run(RowTask& task, std::span<const float> logits, SamplerScratch& scratch) const {
+  Sample& sample = *task.sample;
+  const Request& request = sample.request->request;
+  if (task.is_score) {
+    task.output.error = why_not_finite(logits);
+    if (!task.output.error.empty() || request.prompt_logprobs < 0) return;
+    if (task.position >= sample.request->num_prompt()) return;
+    const int32_t token = request.prompt[static_cast<size_t>(task.position)];
+    task.output.logprobs = score_token(logits, token, request.prompt_logprobs);
+    return;
+  }
+  SampleInput input;
+  input.logits = logits;
+  input.params = &request.sampling;
+  input.key = {request.seed, sample.order.sample, task.position};
+  input.counts = sample.counts.empty() ? nullptr : &sample.counts;
+  input.held = sample.request->held_tokens(sample);
+  if (sample.matcher) {
+    scratch.mask.assign((logits.size() + 31) / 32, 0);
+    if (!sample.matcher->fill_mask(scratch.mask)) {
+      task.output.error = str_cat("the constraint failed: ", sample.matcher->error());
+      return;
+    }
+    input.mask = scratch.mask;
+  }
+  task.output = sample_row(input, scratch);
+}
+
+}  // namespace deepinfer
