@@ -1,7 +1,8 @@
 # The extension module as Python sees it. A test compares names and signatures with the module.
 
+import os
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 class NativeError(RuntimeError):
     # args: (message, code); code: bad_file, unsupported, bad_request, resource or internal
@@ -35,6 +36,22 @@ class IdTable:
     def memory_bytes(self) -> int: ...
     @property
     def spilled_bytes(self) -> int: ...
+
+# --- model files ----------------------------------------------------------------------------------
+
+class TensorFile:
+    @property
+    def format(self) -> str: ...  # "gguf" or "safetensors"
+    @property
+    def files(self) -> list[str]: ...
+    @property
+    def metadata(self) -> dict[str, Any]: ...  # scalars and lists; built anew at each access
+    @property
+    def tensors(self) -> list[tuple[str, str, tuple[int, ...], int, int, int]]:
+        # (name, type, shape outermost first, bytes, index into files, byte offset in that file)
+        ...
+
+def open_tensor_file(path: str | os.PathLike[str]) -> TensorFile: ...
 
 # --- text -----------------------------------------------------------------------------------------
 

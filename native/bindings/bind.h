@@ -7,6 +7,7 @@ namespace deepinfer::bindings {
 void bind_errors(nanobind::module_& m);      // NativeError(message, code)
 void bind_build_info(nanobind::module_& m);  // build_info()
 void bind_rows(nanobind::module_& m);        // scan_row, RowScan, IdTable
+void bind_files(nanobind::module_& m);       // open_tensor_file, TensorFile
 void bind_text(nanobind::module_& m);        // TokenTable, TextState
 void bind_engine(nanobind::module_& m);      // ThreadPool, Executor, FakeExecutor, Engine and their data
 

@@ -8,6 +8,7 @@ NB_MODULE(_native, m) {
   deepinfer::bindings::bind_errors(m);
   deepinfer::bindings::bind_build_info(m);
   deepinfer::bindings::bind_rows(m);
+  deepinfer::bindings::bind_files(m);
   deepinfer::bindings::bind_text(m);
   deepinfer::bindings::bind_engine(m);
 }

@@ -14,7 +14,7 @@ uint64_t mix(uint64_t h) {
 }
 
 // Not keyed and not strong: collisions cost time only, and only a logarithm of it.
-uint64_t hash_bytes(std::string_view bytes) {
+uint32_t hash_bytes(std::string_view bytes) {
   uint64_t h = bytes.size() * 0x9e3779b97f4a7c15ull;
   size_t i = 0;
   for (; i + 8 <= bytes.size(); i += 8) {
@@ -24,7 +24,7 @@ uint64_t hash_bytes(std::string_view bytes) {
   }
   uint64_t tail = 0;
   for (; i < bytes.size(); ++i) tail = tail << 8 | static_cast<unsigned char>(bytes[i]);
-  return mix(h ^ tail);
+  return static_cast<uint32_t>(mix(h ^ tail));
 }
 
 constexpr size_t kPairwise = 24;  // up to this many keys, comparing all hashes beats sorting
@@ -33,15 +33,18 @@ constexpr size_t kShownBytes = 60;
 }  // namespace
 
 void JsonKeys::add(const JsonString& name, size_t offset) {
-  Key key{0, 0, 0, offset, !name.has_escapes};
-  if (key.in_text) {
-    key.begin = offset + 1;
-    key.length = name.raw.size();
-  } else {
-    key.begin = decoded_.size();
+  // Decoded keys are never longer than their escapes, so decoded_ is as indexable as the text.
+  size_t begin = offset + 1, length = name.raw.size();
+  if (name.has_escapes) {
+    begin = decoded_.size();
     decode_json_string(name.raw, decoded_);
-    key.length = decoded_.size() - key.begin;
+    length = decoded_.size() - begin;
   }
+  Key key{};
+  key.offset = static_cast<uint32_t>(offset);
+  key.begin = static_cast<uint32_t>(begin);
+  key.length = static_cast<uint32_t>(length) & 0x7FFFFFFF;
+  key.in_text = !name.has_escapes;
   key.hash = hash_bytes(bytes(key));
   keys_.push_back(key);
 }

@@ -13,16 +13,18 @@ namespace deepinfer {
 
 class JsonKeys {
  public:
+  // 16 bytes, since a hostile document may be nothing but keys.
   struct Key {
-    uint64_t hash;  // of the decoded bytes
-    size_t begin;   // decoded bytes: in the text, or in decoded_ when the key has escapes
-    size_t length;
-    size_t offset;  // of the opening quote in the text
-    bool in_text;
+    uint32_t hash;    // of the decoded bytes
+    uint32_t offset;  // of the opening quote in the text
+    uint32_t begin;   // decoded bytes: in the text, or in decoded_ when the key has escapes
+    uint32_t length : 31;
+    uint32_t in_text : 1;
   };
 
   explicit JsonKeys(std::string_view text) : text_(text) {}
 
+  bool can_index_text() const { return text_.size() < size_t{1} << 31; }
   size_t size() const { return keys_.size(); }
   void add(const JsonString& name, size_t offset);
 

@@ -13,7 +13,7 @@
 
 namespace deepinfer {
 
-enum class JsonFaultKind : uint8_t { kNone, kSyntax, kEncoding, kTooDeep };
+enum class JsonFaultKind : uint8_t { kNone, kSyntax, kEncoding, kTooDeep, kTooBig };
 
 struct JsonFault {
   JsonFaultKind kind = JsonFaultKind::kNone;

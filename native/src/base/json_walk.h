@@ -1,9 +1,9 @@
 // Walks one JSON document and tells a handler what it meets; finds equal keys on the way.
 //
-// Handler: key(JsonString), scalar_string(JsonString), scalar_number(JsonNumber), scalar_bool(bool),
-// scalar_null(), begin_object(), end_object(), begin_array(), end_array(), and value_begins(depth, offset),
-// value_ended(depth, offset), where depth counts the containers around the value. No recursion: a document
-// cannot use the stack up.
+// Handler: wants_more(), false ends the walk with a fault; key(JsonString), scalar_string(JsonString),
+// scalar_number(JsonNumber), scalar_bool(bool), scalar_null(), begin_object(), end_object(), begin_array(),
+// end_array(), and value_begins(depth, offset), value_ended(depth, offset), where depth counts the containers
+// around the value. No recursion: a document cannot use the stack up.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +22,9 @@ class JsonWalk {
       : lexer_(text), keys_(text), max_depth_(max_depth), handler_(handler) {}
 
   bool run() {
+    if (!keys_.can_index_text()) {
+      return lexer_.fail(JsonFaultKind::kTooBig, "the text is longer than 2 GiB", 0);
+    }
     lexer_.skip_space();
     if (!value()) return false;
     while (!open_.empty()) {
@@ -44,6 +47,9 @@ class JsonWalk {
   // Inside a container, behind '{', '[' or a value: the next member, or the end.
   bool next() {
     lexer_.skip_space();
+    if (!handler_.wants_more()) {
+      return lexer_.fail(JsonFaultKind::kTooBig, "there are more values than are taken", lexer_.position());
+    }
     Container& top = open_.back();
     const char close = top.is_object ? '}' : ']';
     if (!lexer_.at_end() && lexer_.peek() == close) return leave();

@@ -11,6 +11,7 @@ struct SpanCollector {
   bool is_object = false;
   int num_open = 0;
 
+  bool wants_more() const { return true; }
   void key(const JsonString& name) {
     if (num_open != 1) return;
     RowField& field = fields.emplace_back();
@@ -44,6 +45,7 @@ RowErrorCode row_code(JsonFaultKind kind) {
     case JsonFaultKind::kSyntax: return RowErrorCode::kBadJson;
     case JsonFaultKind::kEncoding: return RowErrorCode::kBadEncoding;
     case JsonFaultKind::kTooDeep: return RowErrorCode::kTooDeep;
+    case JsonFaultKind::kTooBig: return RowErrorCode::kBadJson;
   }
   return RowErrorCode::kBadJson;
 }

@@ -1,0 +1,30 @@
+// A whole file, read-only, through the page cache.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace deepinfer {
+
+// A file that another process shortens while it is mapped ends this process with a signal; the model files
+// of a running job must not be changed.
+class MappedFile {
+ public:
+  explicit MappedFile(const std::string& path);  // throws Error{kBadFile}
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  const std::byte* data() const { return data_; }
+  size_t size() const { return size_; }
+  std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
+
+ private:
+  std::string path_;
+  const std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace deepinfer
