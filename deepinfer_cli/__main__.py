@@ -78,12 +78,12 @@ def main(args: Sequence[str] | None = None) -> int:
     try:
         code = run_command(sys.argv[1:] if args is None else args, console)
         sys.stdout.flush()
-    except BrokenPipeError:
-        _leave_stdout_quietly()
-        code = EXIT_BROKEN_PIPE
-    except SystemExit as e:
-        code = e.code if isinstance(e.code, int) else 1
     except BaseException as e:
+        if isinstance(e, BrokenPipeError) or isinstance(e.__context__, BrokenPipeError):
+            _leave_stdout_quietly()  # Typer turns a broken pipe into SystemExit(1), hence the context
+            return EXIT_BROKEN_PIPE
+        if isinstance(e, SystemExit):
+            return e.code if isinstance(e.code, int) else 1
         if debug:
             traceback.print_exc()
         failure = describe(e)

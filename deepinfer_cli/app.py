@@ -83,8 +83,8 @@ def root(
     if version:
         _print_version(as_json)
         raise typer.Exit
+    if as_json:
+        raise typer.BadParameter("goes with --version", param_hint="--json")
     if ctx.invoked_subcommand is None:
         typer.echo(ctx.get_help())
         raise typer.Exit
-    if as_json:
-        raise typer.BadParameter("goes with --version", param_hint="--json")

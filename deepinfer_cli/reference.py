@@ -1,6 +1,6 @@
 """Writes what is generated from the code: the JSON schema of run configs and the reference pages.
 
-    python -m deepinfer_cli.reference schema|docs ROOT     write the files under ROOT that differ
+python -m deepinfer_cli.reference schema|docs ROOT     write the files under ROOT that differ
 """
 
 from __future__ import annotations

@@ -98,14 +98,15 @@ def check_file(found: YamlSettings) -> None:
     if found.profiles:
         document[PROFILES_KEY] = {name: dict(values) for name, values in found.profiles.items()}
     validator = jsonschema.Draft202012Validator(run_config_schema())
-    errors = sorted(validator.iter_errors(document), key=lambda e: _order(found, e))
-    if errors:
-        raise _complaint(found, document, tuple(errors[0].absolute_path))
+    paths = [_deepest(error) for error in validator.iter_errors(document)]
+    if paths:
+        raise _complaint(found, document, min(paths, key=found.place))
 
 
-def _order(found: YamlSettings, error: Any) -> tuple[int, int]:
-    place = found.place(tuple(error.absolute_path))
-    return place.line, place.column
+def _deepest(error: Any) -> tuple[str | int, ...]:
+    """The path of the smallest thing that is wrong: an "anyOf" failed because of something inside it."""
+    inner = [_deepest(part) for part in error.context or ()]
+    return max([tuple(error.absolute_path), *inner], key=len)
 
 
 def _complaint(found: YamlSettings, document: Mapping[str, Any], path: tuple[str | int, ...]) -> ConfigError:

@@ -33,7 +33,7 @@ _TAGS: Final = frozenset(_TAG + name for name in _PLAIN)
 Path_ = tuple[str | int, ...]  # where a value sits in the document: ("profiles", "tiny", "stop", 0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Place:
     """Where in which file something was written; line and column count from 1."""
 

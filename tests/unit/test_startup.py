@@ -1,0 +1,44 @@
+"""What a start imports. Time itself is not asserted: these imports are where it goes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.cli import clean_environ
+
+PROBE = """
+import sys
+from deepinfer_cli.__main__ import main
+main(sys.argv[1:])
+print(*sorted({name.partition(".")[0] for name in sys.modules}), file=sys.stderr)
+"""
+
+
+def imported_by(*args: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE, *args], capture_output=True, text=True, check=True, env=clean_environ()
+    )
+    return set(done.stderr.split())
+
+
+HEAVY = {"torch", "numpy", "transformers", "tokenizers", "huggingface_hub", "jinja2", "jsonschema", "rich"}
+
+
+@pytest.mark.parametrize(
+    ("args", "also"),
+    [
+        (["--help"], {"yaml", "pydantic"}),
+        (["--version"], {"yaml"}),
+        (["run", "x", "--print-config"], {"pydantic"}),
+    ],
+    ids=lambda value: " ".join(value),
+)
+def test_nothing_heavy_is_imported(args: list[str], also: set[str]) -> None:
+    assert not imported_by(*args) & (HEAVY | also)
+
+
+def test_help_of_run_needs_no_torch_and_no_numpy() -> None:
+    assert not imported_by("run", "--help") & {"torch", "numpy", "transformers", "tokenizers", "rich"}
