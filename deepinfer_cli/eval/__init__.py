@@ -1,0 +1,1 @@
+"""Evaluations: problems to rows, answers to verdicts, verdicts to numbers with an interval."""
