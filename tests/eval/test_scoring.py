@@ -125,7 +125,7 @@ def test_stripping_keeps_the_length() -> None:
         assert len(strip_reasoning(text)) == len(text)
 
 
-# ---- ten thousand transcripts ------------------------------------------------------------------------------
+# ---- ten thousand transcripts ----------------------------------------------------------------------------
 
 _FILLER = (
     "Let $x_1 = \\frac{a}{b}$ and note that $\\{1, 2\\} \\subset S$. ",
@@ -206,7 +206,7 @@ def test_ten_thousand_transcripts_with_a_known_last_box() -> None:
     assert min(seen.get(v, 0) for v in ("correct", "wrong", "no_answer", "truncated")) > 500
 
 
-# ---- mutants: each breaks one rule, and the checks above must notice -----------------------------------------
+# ---- mutants: each breaks one rule, and the checks above must notice -------------------------------------
 
 
 def first_box(text: str) -> boxed.Box | None:
@@ -266,7 +266,7 @@ def test_the_cases_notice_too(monkeypatch: pytest.MonkeyPatch, module: Any, name
     assert failures_of_cases() != []
 
 
-# ---- letters -------------------------------------------------------------------------------------------------
+# ---- letters ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def test_cut_off_before_the_letter_earns_nothing() -> None:
     assert got.verdict == "truncated"
 
 
-# ---- JSON, numbers, text ---------------------------------------------------------------------------------------
+# ---- JSON, numbers, text ---------------------------------------------------------------------------------
 
 SCHEMA = {"type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"]}
 

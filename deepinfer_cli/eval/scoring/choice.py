@@ -1,7 +1,7 @@
 """Letters of multiple choice: the last explicit statement, and nothing else, is the answer.
 
-A statement is a box that holds a letter, "answer: X", "the answer is X" (also "correct answer", "final answer",
-"best answer" or "option"), or a last line that is nothing but a letter. A letter anywhere else earns nothing.
+A statement is a box that holds a letter, "answer: X", "the answer is X" (also "correct answer", "final
+answer", "option"), or a last line that is nothing but a letter. A letter anywhere else earns nothing.
 """
 
 from __future__ import annotations

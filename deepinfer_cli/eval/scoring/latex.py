@@ -1,4 +1,4 @@
-"""Spellings of one and the same value: LaTeX spacing, wrappers, units and signs taken off, nothing computed."""
+"""One value, many spellings: LaTeX spacing, wrappers, units and signs are taken off, nothing is computed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-r"""Answers that are mathematical expressions (math500): the last complete box, equal as text after simplification.
+r"""Answers that are expressions (math500): the last complete box, equal as text after simplification.
 
-Equal spellings are right; an equal value in another form (`\frac12` and `0.5`) is right when both are numbers.
+Equal spellings are right; another form of an equal value (`\frac12`, `0.5`) is right when both are numbers.
 What needs algebra is left to the second opinion, which can be made to decide (scoring/second_opinion.py).
 """
 

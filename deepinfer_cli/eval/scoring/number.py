@@ -1,4 +1,4 @@
-"""Decimal answers (gsm8k): the last complete box as an exact fraction; 18, 18.00, $18 and 36/2 are the same."""
+"""Decimal answers (gsm8k): the last complete box as an exact fraction; 18, 18.00, $18 and 36/2 are one."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ SCORER_VERSION: Final = 1
 class Answer:
     """One output as the scorer sees it."""
 
-    text: str  # reasoning replaced by blank lines of the same length, so that positions stay those of the output
+    text: str  # reasoning blanked out at the same length, so that positions stay those of the output
     was_cut: bool  # finish_reason "length": the token limit ended it
 
 
@@ -42,7 +42,7 @@ class Scored:
 
 
 class Scorer(Protocol):
-    """A rule. Pure: the same answer and gold give the same verdict for ever, unless SCORER_VERSION changes."""
+    """A rule. Pure: an answer and a gold give one verdict for ever, unless SCORER_VERSION changes."""
 
     def __call__(self, answer: Answer, gold: Gold) -> Scored: ...
 
