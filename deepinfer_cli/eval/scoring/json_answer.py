@@ -67,7 +67,7 @@ def schema_error(value: Any, schema: Any) -> str | None:
 
 
 def score_json(answer: Answer, gold: Gold) -> Scored:
-    """Right when it is one JSON document that obeys the schema and equals the gold, as far as there are any."""
+    """Right when one JSON document obeys the schema and equals the gold, as far as there are any."""
     found = _document(answer.text)
     if found is None:
         return missing(answer, "nothing but reasoning or white space")
