@@ -284,6 +284,12 @@ class SamplingConfig:
         maximum=100,
         metavar="N",
     )
+    return_token_ids: bool = _row_setting(
+        False,
+        "Give the token ids of each output",
+        flags=("--return-token-ids",),
+        off_flags=("--no-return-token-ids",),
+    )
     logit_bias: tuple[tuple[int, float], ...] = _row_setting(
         (),
         "Added to the score of a token id; repeatable",
@@ -365,6 +371,16 @@ class RowsConfig:
         "Give up when more rows than this have failed: a count, or a share such as 5%",
         flags=("--max-failures",),
         metavar="N|P%",
+    )
+    max_row_bytes: int = setting(
+        64 << 20,
+        "Longest row; a longer one becomes an error row without being held in memory",
+        kind="bytes",
+        flags=("--max-row-bytes",),
+        minimum=1024,
+        maximum=1 << 30,
+        metavar="SIZE",
+        unit="bytes",
     )
     limit: int | None = setting(
         None, "Run only the first N rows", flags=("--limit",), minimum=0, maximum=2**63 - 1, metavar="N"

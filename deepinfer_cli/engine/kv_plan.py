@@ -1,0 +1,82 @@
+"""How many KV blocks a run gets: from what the rows can use, what was asked for, and what memory is free."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from deepinfer_cli.errors import ResourceError
+
+# Unless asked otherwise, room for this many tokens of every sequence that runs at once; longer ones share,
+# and are preempted when they do not fit. More would only keep old prefixes, and resident memory would grow.
+TYPICAL_TOKENS = 1024
+FREE_SHARE = 0.5  # of the memory that is available when the weights are in
+
+
+class CacheGroup(Protocol):
+    """kv_cache.h: CacheGroupSpec."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def kind(self) -> str: ...  # "paged" or "sequence"
+    @property
+    def block_tokens(self) -> int: ...
+    @property
+    def block_bytes(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class KvPlan:
+    num_blocks: list[int]  # per cache group
+    num_bytes: int
+    num_tokens: int  # that fit into the paged groups
+
+    def __str__(self) -> str:
+        return f"{self.num_tokens:,} tokens in {self.num_bytes / 2**20:,.0f} MiB"
+
+
+def available_memory() -> int:
+    """Bytes that can be taken without swapping; 0 when the system does not say."""
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0
+
+
+def plan_blocks(
+    groups: Sequence[CacheGroup], *, max_context: int, max_num_seqs: int, budget_bytes: int, free_bytes: int
+) -> KvPlan:
+    """budget_bytes: what the user asked for, 0 = decide. free_bytes: 0 = unknown."""
+
+    def blocks(tokens_per_sequence: int, num_sequences: int) -> list[int]:
+        return [
+            num_sequences * (-(-tokens_per_sequence // g.block_tokens) if g.kind == "paged" else 1)
+            for g in groups
+        ]
+
+    def size(counts: Sequence[int]) -> int:
+        return sum(count * g.block_bytes for count, g in zip(counts, groups, strict=True))
+
+    least = blocks(max_context, 1)
+    most = blocks(max_context, max_num_seqs)
+    limit = budget_bytes or int(free_bytes * FREE_SHARE) or size(most)
+    if size(least) > limit:
+        source = "kv_cache_bytes allows" if budget_bytes else "are available for it"
+        raise ResourceError(
+            f"the KV cache of one sequence of {max_context:,} tokens needs {size(least):,} bytes, but only "
+            f"{limit:,} {source}",
+            "lower --max-model-len, or choose a smaller --kv-dtype",
+        )
+    wanted = most if budget_bytes else blocks(min(max_context, TYPICAL_TOKENS), max_num_seqs)
+    counts = [max(a, b) for a, b in zip(wanted, least, strict=True)]
+    if size(counts) > limit:
+        share = limit / size(counts)
+        counts = [max(int(c * share), m) for c, m in zip(counts, least, strict=True)]
+    paged = [c * g.block_tokens for c, g in zip(counts, groups, strict=True) if g.kind == "paged"]
+    return KvPlan(counts, size(counts), min(paged, default=max_context * max_num_seqs))

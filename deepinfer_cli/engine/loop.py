@@ -1,0 +1,280 @@
+"""The one loop: read, parse, render, submit; poll, assemble, write. Nothing here holds more than a bounded
+number of rows, and every row that is read becomes exactly one row that is written.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from typing import Any, Protocol
+
+from deepinfer_cli.config.spec import FailureLimit
+from deepinfer_cli.engine.counters import Counters
+from deepinfer_cli.engine.native import NativeEngine, NativeError, is_request_refusal
+from deepinfer_cli.engine.prepare import PromptStage
+from deepinfer_cli.engine.signals import StopRequest
+from deepinfer_cli.errors import DeepInferError, InternalError
+from deepinfer_cli.progress import Progress
+from deepinfer_cli.requests.parser import RowParser
+from deepinfer_cli.requests.reader import RowReader
+from deepinfer_cli.requests.types import (
+    FailedRow,
+    FieldError,
+    RawLine,
+    RequestRow,
+    RowError,
+    RowIdentity,
+    SkippedRow,
+)
+from deepinfer_cli.results.output_file import OutputFile
+from deepinfer_cli.results.types import FinishedRequest, OpenRow
+from deepinfer_cli.results.writer import RowWriter
+
+_ADMIT_BURST = 64  # rows taken in before completions are looked at again
+_POLL_BURST = 256
+_WAIT_ENGINE_S = 0.1  # nothing can be admitted: wait for a completion
+_WAIT_INPUT_S = 0.02  # requests run, but the input has nothing right now
+_WAIT_IDLE_S = 0.2  # nothing runs: wait for input
+_PIPE_CHECK_S = 0.25
+_SHARE_MIN_ROWS = 100  # a failure share means nothing before this many rows
+
+
+class RowShape(Protocol):
+    """Builds output lines; results/assemble.py and results/openai_rows.py."""
+
+    def ok(self, row: OpenRow, finished: FinishedRequest) -> str: ...
+    def failed(
+        self,
+        identity: RowIdentity,
+        error: RowError,
+        warnings: tuple[str, ...] = (),
+        request_hash: str = "",
+    ) -> str: ...
+
+
+class TooManyFailures(DeepInferError):
+    """--max-failures was exceeded; what was written is valid."""
+
+
+class BatchLoop:
+    def __init__(
+        self,
+        *,
+        reader: RowReader,
+        parser: RowParser,
+        prompts: PromptStage,
+        engine: NativeEngine,
+        shape: RowShape,
+        writer: RowWriter,
+        output: OutputFile,
+        counters: Counters,
+        stop: StopRequest,
+        progress: Progress,
+        max_failures: FailureLimit | None,
+        file_names: tuple[str, ...],
+    ) -> None:
+        self._reader = reader
+        self._parser = parser
+        self._prompts = prompts
+        self._engine = engine
+        self._shape = shape
+        self._writer = writer
+        self._output = output
+        self._counters = counters
+        self._stop = stop
+        self._progress = progress
+        self._max_failures = max_failures
+        self._file_names = file_names
+        self._open: dict[int, OpenRow] = {}  # requests in the engine, by ordinal
+        self._stalled: tuple[OpenRow, Any] | None = None  # a request the engine had no room for
+        self._next_pipe_check = 0.0
+
+    def run(self) -> None:
+        """Until the input is used up, or a stop was asked for and what runs is finished or given up."""
+        while True:
+            more = self._admit()
+            if self._open:
+                self._collect(0.0 if more else self._patience())
+            elif not more and (self._reader.done or self._stop.requested):
+                break
+            elif not more:
+                self._take_line(_WAIT_IDLE_S)
+            self._housekeeping()
+            if self._stop.requested and self._stop.seconds_left == 0:
+                break
+        self._counters.num_abandoned = self._writer.num_open
+        if not self._counters.num_abandoned:
+            self._check_complete()
+        self._writer.flush()
+
+    # ---- in ------------------------------------------------------------------------------------------------
+
+    def _admit(self) -> bool:
+        """Takes in rows while there are any; true when it stopped for another reason than having to wait."""
+        for _ in range(_ADMIT_BURST):
+            if self._stop.requested:
+                return False
+            if self._stalled is not None and not self._submit(*self._stalled):
+                return False
+            if not self._writer.has_room() or not self._take_line(0.0):
+                return False
+        return True
+
+    def _take_line(self, timeout: float) -> bool:
+        raw = self._reader.next_line(timeout)
+        if raw is None:
+            return False
+        self._start_row(raw)
+        return True
+
+    def _start_row(self, raw: RawLine) -> None:
+        self._counters.num_read += 1
+        parsed = self._parser.parse(raw)
+        if isinstance(parsed, SkippedRow):
+            if parsed.reason == "shard":
+                self._counters.num_other_shard += 1
+            else:
+                self._counters.num_dropped_duplicates += 1
+            return
+        ordinal = self._writer.open_row(raw.num_bytes)
+        if isinstance(parsed, FailedRow):
+            self._fail(ordinal, parsed.identity, parsed.error, parsed.warnings, "")
+            return
+        try:
+            self._start_request(ordinal, parsed)
+        except FieldError as error:
+            self._fail(ordinal, parsed.identity, error.error, parsed.warnings, parsed.request_hash)
+
+    def _start_request(self, ordinal: int, row: RequestRow) -> None:
+        token_ids, warnings = self._prompts.token_ids(row)
+        params = row.params
+        if len(token_ids) > self._counters.longest_prompt:
+            self._counters.longest_prompt = len(token_ids)
+            self._counters.longest_prompt_line = row.identity.line
+        url = row.identity.envelope_url
+        open_row = OpenRow(
+            identity=row.identity,
+            seed=row.seed,
+            request_hash=row.request_hash,
+            warnings=warnings,
+            is_chat=row.prompt.messages is not None or row.prompt.chat if url is None else "chat" in url,
+            wants_logprobs=params.top_logprobs >= 0,
+            wants_prompt_logprobs=params.prompt_logprobs >= 0,
+            wants_token_ids=params.return_token_ids,
+            stop_token_ids=frozenset(params.stop_token_ids),
+            ordinal=ordinal,
+        )
+        self._submit(open_row, self._engine.request(ordinal, token_ids, params, row.seed))
+
+    def _submit(self, row: OpenRow, request: Any) -> bool:
+        self._stalled = None
+        try:
+            if not self._engine.try_submit(request):
+                self._stalled = (row, request)
+                return False
+        except NativeError as error:
+            if not is_request_refusal(error):
+                raise
+            refusal = RowError("engine_error", str(error.args[0]))
+            self._fail(row.ordinal, row.identity, refusal, row.warnings, row.request_hash)
+            return True
+        self._open[row.ordinal] = row
+        return True
+
+    # ---- out -----------------------------------------------------------------------------------------------
+
+    def _patience(self) -> float:
+        if self._stop.requested:
+            return min(_WAIT_ENGINE_S, self._stop.seconds_left)
+        waits_for_input = self._stalled is None and not self._reader.done and self._writer.has_room()
+        return _WAIT_INPUT_S if waits_for_input else _WAIT_ENGINE_S
+
+    def _collect(self, timeout: float) -> None:
+        for finished in self._engine.poll(_POLL_BURST, timeout):
+            self._finish(self._open.pop(finished.id), finished)
+
+    def _finish(self, row: OpenRow, finished: FinishedRequest) -> None:
+        counters = self._counters
+        counters.num_prompt_tokens += finished.num_prompt_tokens
+        counters.num_cached_tokens += finished.num_cached_tokens
+        counters.num_preemptions += finished.num_preemptions
+        samples = finished.samples
+        counters.num_output_tokens += sum(len(sample.tokens) for sample in samples)
+        error: RowError | None = None
+        if finished.error:
+            error = RowError("engine_error", finished.error, retryable=finished.error_retryable)
+        elif any(sample.finish_reason == "aborted" for sample in samples):
+            error = RowError("aborted", "the row was given up before it finished", retryable=True)
+        elif any(sample.finish_reason == "error" for sample in samples):
+            error = RowError("engine_error", "the engine ended this row with an error")
+        if error is not None:
+            self._fail(row.ordinal, row.identity, error, row.warnings, row.request_hash)
+            return
+        counters.num_ok += 1
+        counters.by_warning.update(row.warnings)
+        counters.by_finish.update(sample.finish_reason for sample in samples)
+        self._writer.close_row(row.ordinal, self._shape.ok(row, finished), failed=False)
+
+    def _fail(
+        self,
+        ordinal: int,
+        identity: RowIdentity,
+        error: RowError,
+        warnings: tuple[str, ...],
+        request_hash: str,
+    ) -> None:
+        self._counters.add_failure(identity, error, self._file_names)
+        self._counters.by_warning.update(warnings)
+        line = self._shape.failed(identity, error, warnings, request_hash)
+        self._writer.close_row(ordinal, line, failed=True)
+        self._check_failures(at_end=False)
+
+    # ---- around --------------------------------------------------------------------------------------------
+
+    def _housekeeping(self) -> None:
+        self._writer.flush()
+        progress = self._progress
+        progress.done = self._counters.num_done
+        progress.failed = self._counters.num_failed
+        progress.running = len(self._open)
+        progress.prompt_tokens = self._counters.num_prompt_tokens
+        progress.output_tokens = self._counters.num_output_tokens
+        if self._reader.done:
+            progress.total = self._counters.num_done + len(self._open) + (self._stalled is not None)
+        progress.tick()
+        if self._output.is_pipe and time.monotonic() >= self._next_pipe_check:
+            self._next_pipe_check = time.monotonic() + _PIPE_CHECK_S
+            if _is_closed(self._output.fd):
+                raise BrokenPipeError("nobody reads the output any more")
+
+    def _check_failures(self, *, at_end: bool) -> None:
+        limit = self._max_failures
+        if limit is None:
+            return
+        failed, done = self._counters.num_failed, self._counters.num_done
+        if limit.count is not None:
+            exceeded = failed > limit.count
+        else:
+            exceeded = (at_end or done >= _SHARE_MIN_ROWS) and failed > (limit.share or 0.0) * done
+        if exceeded:
+            self._writer.flush()
+            raise TooManyFailures(
+                f"{failed:,} of {done:,} rows failed, more than --max-failures {limit} allows",
+                "the rows before this are written; fix the failing ones or raise the limit",
+            )
+
+    def _check_complete(self) -> None:
+        self._check_failures(at_end=True)
+        c = self._counters
+        expected = c.num_read - c.num_other_shard - c.num_dropped_duplicates
+        if self._writer.num_written != expected:
+            raise InternalError(
+                f"{expected:,} rows were read but {self._writer.num_written:,} written", "please report this"
+            )
+
+
+def _is_closed(fd: int) -> bool:
+    """Whether the other end of a pipe is gone; writing would say so only with the next row."""
+    poller = select.poll()
+    poller.register(fd, 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poller.poll(0))

@@ -1,0 +1,145 @@
+"""The only door to the native engine: rows' parameters in, completions out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from deepinfer_cli import _native
+from deepinfer_cli.config.settings import EngineConfig
+from deepinfer_cli.engine.kv_plan import KvPlan, available_memory, plan_blocks
+from deepinfer_cli.errors import ConfigError
+from deepinfer_cli.models.types import LoadedModel
+from deepinfer_cli.requests.types import SamplingValues
+from deepinfer_cli.results.types import FinishedRequest
+
+MAX_WAITING = 256  # submitted, not yet admitted: what admission can choose from
+_INT32_MAX = 2**31 - 1
+_SAMPLING_CACHE = 4096
+
+
+def build_info() -> dict[str, str]:
+    return dict(_native.build_info())
+
+
+def num_threads(wanted: int) -> int:
+    """0 = the cores this process may use."""
+    return wanted or len(os.sched_getaffinity(0))
+
+
+class NativeEngine:
+    """A running engine on a loaded model. `close()` stops its thread; unfinished requests are dropped."""
+
+    def __init__(
+        self, model: LoadedModel, settings: EngineConfig, *, max_context: int, max_tokens_cap: int
+    ) -> None:
+        self._max_tokens_cap = max_tokens_cap
+        self._pool = _native.ThreadPool(num_threads(settings.threads))
+        self._executor = model.make_executor(self._pool)
+        tokenizer = model.tokenizer
+        table = _native.TokenTable(list(tokenizer.token_bytes), list(tokenizer.special))
+        self.kv_plan: KvPlan = plan_blocks(
+            self._executor.cache_groups,
+            max_context=max_context,
+            max_num_seqs=settings.max_num_seqs,
+            budget_bytes=settings.kv_cache_bytes,
+            free_bytes=available_memory(),
+        )
+        self._engine = _native.Engine(
+            self._executor,
+            self._pool,
+            table,
+            num_blocks=self.kv_plan.num_blocks,
+            max_num_seqs=settings.max_num_seqs,
+            max_step_tokens=max(settings.max_step_tokens, settings.max_num_seqs),
+            prefill_chunk=settings.prefill_chunk,
+            max_context=max_context,
+            prefix_cache=settings.prefix_cache,
+            max_waiting=MAX_WAITING,
+            eos_token_ids=list(model.eos_token_ids),
+        )
+        self._sampling: dict[SamplingValues, _native.SamplingParams] = {}
+
+    def request(
+        self, request_id: int, token_ids: Sequence[int], params: SamplingValues, seed: int
+    ) -> _native.Request:
+        return _native.Request(
+            request_id,
+            list(token_ids),
+            self._native_sampling(params),
+            num_samples=params.n,
+            seed=seed,
+            prompt_logprobs=params.prompt_logprobs,
+        )
+
+    def _native_sampling(self, params: SamplingValues) -> _native.SamplingParams:
+        native = self._sampling.get(params)
+        if native is None:
+            max_tokens = self._max_tokens_cap if params.max_tokens is None else params.max_tokens
+            native = _native.SamplingParams(
+                temperature=params.temperature,
+                top_k=params.top_k,
+                top_p=params.top_p,
+                min_p=params.min_p,
+                repetition_penalty=params.repetition_penalty,
+                presence_penalty=params.presence_penalty,
+                frequency_penalty=params.frequency_penalty,
+                logit_bias=list(params.logit_bias),
+                stop=list(params.stop),
+                stop_token_ids=list(params.stop_token_ids),
+                include_stop=params.include_stop,
+                min_tokens=params.min_tokens,
+                max_tokens=min(max_tokens, _INT32_MAX),  # the context ends long before
+                ignore_eos=params.ignore_eos,
+                top_logprobs=params.top_logprobs,
+            )
+            if len(self._sampling) >= _SAMPLING_CACHE:
+                self._sampling.clear()
+            self._sampling[params] = native
+        return native
+
+    def try_submit(self, request: _native.Request) -> bool:
+        """False when the waiting queue is full: poll, then try again."""
+        return self._engine.try_submit(request)
+
+    def poll(self, max_completions: int, timeout_s: float) -> Sequence[FinishedRequest]:
+        return self._engine.poll(max_completions, timeout_s)
+
+    def abort_all(self) -> None:
+        self._engine.abort_all()
+
+    def stats(self) -> dict[str, Any]:
+        return dict(self._engine.stats())
+
+    def numerics(self, settings: EngineConfig) -> dict[str, Any]:
+        """What fixes the bits of every result besides the model: build, instruction set, precision."""
+        info = dict(getattr(self._executor, "info", None) or {})
+        return {
+            "build": build_info(),
+            "isa": info.get("isa"),
+            "precision": settings.precision,
+            "kv_dtype": settings.kv_dtype,
+            "threads": f"{self._pool.num_threads} threads",
+        }
+
+    def close(self) -> None:
+        self._engine.stop()
+
+
+def is_request_refusal(error: _native.NativeError) -> bool:
+    """Whether the engine refused one request, not itself: its row becomes an error row."""
+    return len(error.args) > 1 and error.args[1] == "bad_request"
+
+
+NativeError = _native.NativeError
+
+
+def context_limit(model: LoadedModel, wanted: int | None) -> int:
+    """Tokens of prompt and output together."""
+    if wanted is not None and wanted > model.max_context:
+        raise ConfigError(
+            f"max_model_len is {wanted:,}, but {model.name} was made for {model.max_context:,} tokens",
+            f"set it to {model.max_context} or less",
+        )
+    return wanted or model.max_context

@@ -1,0 +1,112 @@
+"""`--output-format openai`: OpenAI's batch output rows, byte-stable: ids are hashes and `created` is 0."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from deepinfer_cli.requests.types import RowError, RowIdentity
+from deepinfer_cli.results.json_text import json_float32, json_string, json_value
+from deepinfer_cli.results.types import FinishedRequest, OpenRow, RowStyle, Sample, TokenScore
+
+_STATUS = {"engine_error": 500, "aborted": 499, "timeout": 408, "row_too_large": 413}
+_FINISH = {"context": "length"}
+
+
+class OpenAIRows:
+    """Shape of `--output-format openai`."""
+
+    def __init__(self, style: RowStyle, token_bytes: Sequence[bytes]) -> None:
+        self._style = style
+        self._token_bytes = token_bytes
+        self._model = json_string(style.model_name)
+
+    def ok(self, row: OpenRow, finished: FinishedRequest) -> str:
+        make = self._chat_choice if row.is_chat else self._text_choice
+        choices = ",".join(make(row, j, sample) for j, sample in enumerate(finished.samples))
+        num_prompt = finished.num_prompt_tokens
+        num_output = sum(len(sample.tokens) for sample in finished.samples)
+        kind = "chat.completion" if row.is_chat else "text_completion"
+        name = self._hash(row.identity, row.request_hash)
+        body = (
+            f'{{"id":"{"chatcmpl" if row.is_chat else "cmpl"}-{name}","object":"{kind}","created":0,'
+            f'"model":{self._model},"choices":[{choices}],"usage":{{"prompt_tokens":{num_prompt},'
+            f'"completion_tokens":{num_output},"total_tokens":{num_prompt + num_output}}}'
+        )
+        if row.wants_prompt_logprobs:
+            scores = ["null", *(self._chat_score(score) for score in finished.prompt_logprobs)]
+            body += f',"prompt_logprobs":[{",".join(scores)}]'
+        if row.identity.metadata_json is not None:
+            body += f',"metadata":{row.identity.metadata_json}'
+        return self._line(row.identity, name, 200, body + "}", "null")
+
+    def failed(
+        self, identity: RowIdentity, error: RowError, warnings: Sequence[str] = (), request_hash: str = ""
+    ) -> str:
+        status = _STATUS.get(error.code, 400)
+        kind = "server_error" if status == 500 else "invalid_request_error"
+        message = json_string(f"line {identity.line}: {error.message}")
+        param = "null" if error.field is None else json_string(error.field)
+        inner = f'{{"message":{message},"type":"{kind}","param":{param},"code":"{error.code}"}}'
+        outer = f'{{"code":"{error.code}","message":{message}}}'
+        name = self._hash(identity, request_hash)
+        return self._line(identity, name, status, f'{{"error":{inner}}}', outer)
+
+    def _hash(self, identity: RowIdentity, request_hash: str) -> str:
+        text = f"{identity.id_json}\0{identity.index}\0{request_hash}\0{self._style.settings_id}"
+        return hashlib.blake2b(text.encode(), digest_size=12, person=b"di-openai").hexdigest()
+
+    def _line(self, identity: RowIdentity, name: str, status: int, body: str, error: str) -> str:
+        return (
+            f'{{"id":"batch_req_{name}","custom_id":{identity.id_json or "null"},"response":'
+            f'{{"status_code":{status},"request_id":"{name}","body":{body}}},"error":{error}}}\n'
+        )
+
+    def _chat_choice(self, row: OpenRow, index: int, sample: Sample) -> str:
+        logprobs = "null"
+        if row.wants_logprobs:
+            logprobs = f'{{"content":[{",".join(self._chat_score(s) for s in sample.logprobs)}]}}'
+        return (
+            f'{{"index":{index},"message":{{"role":"assistant","content":{json_string(sample.text)}}},'
+            f'"logprobs":{logprobs},"finish_reason":"{_finish(sample)}"}}'
+        )
+
+    def _text_choice(self, row: OpenRow, index: int, sample: Sample) -> str:
+        logprobs = self._text_scores(sample.logprobs) if row.wants_logprobs else "null"
+        return (
+            f'{{"index":{index},"text":{json_string(sample.text)},"logprobs":{logprobs},'
+            f'"finish_reason":"{_finish(sample)}"}}'
+        )
+
+    def _chat_score(self, score: TokenScore) -> str:
+        top = ",".join(f"{{{self._chat_token(t, p)}}}" for t, p in score.top)
+        return f'{{{self._chat_token(score.token, score.logprob)},"top_logprobs":[{top}]}}'
+
+    def _chat_token(self, token: int, logprob: float) -> str:
+        raw = self._token_bytes[token]
+        shown = json_string(raw.decode(errors="replace"))
+        return f'"token":{shown},"bytes":{json_value(list(raw))},"logprob":{json_float32(logprob)}'
+
+    def _text_scores(self, scores: Sequence[TokenScore]) -> str:
+        """The completions shape: parallel lists; offsets count characters of the text."""
+        tokens, logprobs, tops, offsets = [], [], [], []
+        offset = 0
+        for score in scores:
+            text = self._token_bytes[score.token].decode(errors="replace")
+            tokens.append(json_string(text))
+            logprobs.append(json_float32(score.logprob))
+            offsets.append(str(offset))
+            offset += len(text)
+            best = (
+                f"{json_string(self._token_bytes[t].decode(errors='replace'))}:{json_float32(p)}"
+                for t, p in dict(score.top).items()
+            )
+            tops.append("{" + ",".join(dict.fromkeys(best)) + "}" if score.top else "null")
+        return (
+            f'{{"tokens":[{",".join(tokens)}],"token_logprobs":[{",".join(logprobs)}],'
+            f'"top_logprobs":[{",".join(tops)}],"text_offset":[{",".join(offsets)}]}}'
+        )
+
+
+def _finish(sample: Sample) -> str:
+    return _FINISH.get(sample.finish_reason, sample.finish_reason)
