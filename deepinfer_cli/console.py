@@ -241,11 +241,15 @@ class Console:
         if self._stdout_open:
             _ = self.data
 
-    def print_data(self, text: str) -> None:
-        """Data that is text, such as a path or a resolved configuration; a newline is added."""
-        view = memoryview((text + "\n").encode("utf-8", "backslashreplace"))
+    def write_data(self, data: bytes) -> None:
+        """All of `data` to stdout: a pipe may take it in pieces."""
+        view = memoryview(data)
         while view:
             view = view[self.data.write(view) :]
+
+    def print_data(self, text: str) -> None:
+        """Data that is text, such as a path or a resolved configuration; a newline is added."""
+        self.write_data((text + "\n").encode("utf-8", "backslashreplace"))
 
     def close(self) -> None:
         if self._log is not None:

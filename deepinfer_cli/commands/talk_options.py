@@ -7,6 +7,7 @@ def command(ctx: typer.Context, quiet: Quiet = False, verbose: Verbose = 0, colo
 from __future__ import annotations
 
 import os
+from dataclasses import fields
 from typing import Annotated
 
 import typer
@@ -14,7 +15,8 @@ import typer
 from deepinfer_cli.commands.options import PANELS
 from deepinfer_cli.config import environment
 from deepinfer_cli.config.layers import FlagUse, resolve
-from deepinfer_cli.console import Console, talk_of
+from deepinfer_cli.config.settings import all_settings
+from deepinfer_cli.console import Console, Talk, talk_of
 
 _PANEL = PANELS["output"]
 
@@ -58,7 +60,10 @@ def console_of(
         "progress": ("--progress", progress),
     }
     uses = [FlagUse(key, flag, value) for key, (flag, value) in given.items() if value is not None]
-    resolved = resolve(uses, environ=os.environ)
+    names = {
+        all_settings()[f.name].env for f in fields(Talk)
+    }  # a bad DEEPINFER_SEED is not our business here
+    resolved = resolve(uses, environ={k: v for k, v in os.environ.items() if k in names})
     console: Console = ctx.obj
     console.configure(talk_of(resolved.config))
     for key, message, hint in environment.warnings_about(os.environ):
