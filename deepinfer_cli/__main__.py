@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from typing import Any
 
@@ -62,6 +61,17 @@ def run_command(args: Sequence[str], console: Any) -> int:
     return code if isinstance(code, int) else 0
 
 
+def _say_where(error: BaseException, console: Any, *, whole: bool) -> None:
+    """The traceback, when asked for; otherwise the last place of it, for -v and the log file."""
+    import traceback
+
+    if whole:
+        traceback.print_exception(error)
+        return
+    for frame in traceback.extract_tb(error.__traceback__)[-1:]:
+        console.debug(f"at {frame.filename}:{frame.lineno} in {frame.name}")
+
+
 def _leave_stdout_quietly() -> None:
     """The reader is gone: keep the interpreter from complaining about it when it flushes at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -77,19 +87,17 @@ def main(args: Sequence[str] | None = None) -> int:
     debug = bool(os.environ.get("DEEPINFER_DEBUG"))
     try:
         code = run_command(sys.argv[1:] if args is None else args, console)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # None in a process that was started without a stdout
+            sys.stdout.flush()
     except BaseException as e:
         if isinstance(e, BrokenPipeError) or isinstance(e.__context__, BrokenPipeError):
             _leave_stdout_quietly()  # Typer turns a broken pipe into SystemExit(1), hence the context
             return EXIT_BROKEN_PIPE
         if isinstance(e, SystemExit):
             return e.code if isinstance(e.code, int) else 1
-        if debug:
-            traceback.print_exc()
         failure = describe(e)
-        if isinstance(failure, InternalError) and not debug:
-            where = traceback.extract_tb(e.__traceback__)[-1:]
-            console.debug("".join(f"at {f.filename}:{f.lineno} in {f.name}" for f in where))
+        if debug or isinstance(failure, InternalError):
+            _say_where(e, console, whole=debug)
         code = report(console, failure)
     finally:
         console.close()

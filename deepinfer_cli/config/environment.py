@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -46,6 +45,8 @@ def settings_in(environ: Mapping[str, str]) -> dict[str, tuple[str, str]]:
 
 def warnings_about(environ: Mapping[str, str]) -> list[tuple[str, str, str | None]]:
     """(key, message, hint) of what deserves a word: unknown names, switches without effect."""
+    import difflib
+
     known = known_variables()
     said: list[tuple[str, str, str | None]] = []
     for name in sorted(environ):

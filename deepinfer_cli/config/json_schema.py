@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from deepinfer_cli.config.settings import all_settings
+from deepinfer_cli.config.settings import PROFILES_KEY, all_settings
 from deepinfer_cli.config.spec import Setting
 from deepinfer_cli.config.values import FAILURES_PATTERN, SHARD_PATTERN, SIZE_PATTERN, shown, wanted
-from deepinfer_cli.config.yaml_source import PROFILES_KEY, YamlSettings
+from deepinfer_cli.config.yaml_source import YamlSettings
 from deepinfer_cli.errors import ConfigError
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"

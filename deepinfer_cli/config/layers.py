@@ -9,21 +9,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from deepinfer_cli.config import environment
 from deepinfer_cli.config.run_config import Origin, RunConfig
-from deepinfer_cli.config.settings import aliases, all_settings
+from deepinfer_cli.config.settings import PROFILES_KEY, aliases, all_settings, suggestion
 from deepinfer_cli.config.spec import Setting
 from deepinfer_cli.config.values import check_value, read_scalar
-from deepinfer_cli.config.yaml_source import (
-    PROFILES_KEY,
-    YamlSettings,
-    parse_value,
-    read_settings,
-    suggestion,
-)
 from deepinfer_cli.errors import ConfigError, UsageError
+
+if TYPE_CHECKING:
+    from deepinfer_cli.config.yaml_source import YamlSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +45,8 @@ def _text_value(spec: Setting, text: str, where: str, notes: list[str]) -> Any:
     if spec.nullable and text == "null":
         return None
     if spec.repeatable and text.startswith(_FLOW):
+        from deepinfer_cli.config.yaml_source import parse_value
+
         value, more = parse_value(spec, text, where)
         notes.extend(more)
         return value
@@ -152,6 +150,7 @@ def file_layers(
             )
         return []
     from deepinfer_cli.config.json_schema import check_file
+    from deepinfer_cli.config.yaml_source import read_settings
 
     found = read_settings(path)
     check_file(found)

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 from deepinfer_cli.config.spec import FailureLimit, Setting, Shard, setting, settings_of
 
+PROFILES_KEY: Final = "profiles"  # the one key of a config file that is no setting
 MAX_SEED: Final = 2**63 - 1
 MAX_TOKEN_ID: Final = 2**31 - 1
 
@@ -482,3 +483,12 @@ def all_settings() -> Mapping[str, Setting]:
 def aliases() -> Mapping[str, str]:
     """Other spelling of a key -> the key."""
     return MappingProxyType({alias: s.key for s in all_settings().values() for alias in s.aliases})
+
+
+def suggestion(written: str, *, profiles: bool = False) -> str:
+    """A hint that names the setting that was probably meant, or says where all are listed."""
+    import difflib
+
+    names = [*all_settings(), *aliases(), *([PROFILES_KEY] if profiles else [])]
+    close = difflib.get_close_matches(written.lower().replace("-", "_"), names, n=1, cutoff=0.6)
+    return f"did you mean `{close[0]}`?" if close else "docs/reference/config.md lists the settings"

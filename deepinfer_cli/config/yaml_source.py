@@ -7,7 +7,6 @@ expanded, within a bound on the number of nodes, so that a nest of aliases canno
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any, Final
 
 import yaml
 
-from deepinfer_cli.config.settings import aliases, all_settings
+from deepinfer_cli.config.settings import PROFILES_KEY, aliases, all_settings, suggestion
 from deepinfer_cli.config.spec import Setting
 from deepinfer_cli.config.values import NULL_WORDS, read_scalar
 from deepinfer_cli.errors import ConfigError
@@ -23,8 +22,6 @@ from deepinfer_cli.errors import ConfigError
 MAX_FILE_BYTES: Final = 1 << 20
 MAX_DEPTH: Final = 32
 MAX_NODES: Final = 50_000  # after aliases are expanded
-PROFILES_KEY: Final = "profiles"
-
 _TAG: Final = "tag:yaml.org,2002:"
 # Tags of plain data; which of them the resolver guesses for a scalar does not matter here.
 _PLAIN = ("null", "bool", "int", "float", "str", "seq", "map", "timestamp", "value", "merge")
@@ -139,7 +136,9 @@ class _Reader:
             if not path and key == PROFILES_KEY:
                 continue
             if key not in table:
-                raise self.fail(key_node, f"unknown setting {written!r}", suggestion(written, not path))
+                raise self.fail(
+                    key_node, f"unknown setting {written!r}", suggestion(written, profiles=not path)
+                )
             if key in values:
                 raise self.fail(key_node, f"{written!r} and {key!r} are the same setting")
             self.places[(*path, key)] = self.place(key_node)
@@ -161,15 +160,6 @@ class _Reader:
                 found[name] = self.settings(settings_node, (PROFILES_KEY, name))
             return found
         return {}
-
-
-def suggestion(written: str, profiles: bool = False) -> str | None:
-    """A hint that names the setting that was probably meant."""
-    names = [*all_settings(), *aliases(), *([PROFILES_KEY] if profiles else [])]
-    close = difflib.get_close_matches(written.lower().replace("-", "_"), names, n=1, cutoff=0.6)
-    if close:
-        return f"did you mean `{close[0]}`?"
-    return "docs/reference/config.md lists the settings"
 
 
 class _TooBig(Exception):

@@ -202,8 +202,10 @@ def test_closed_descriptors_do_no_harm() -> None:
     assert "stdout is closed" in done.stderr
     done = shell("$DI run --bad 2>&-; echo $?")
     assert (done.stdout, done.stderr) == ("2\n", "")
-    done = shell("$DI --version <&-")
-    assert done.returncode == 0
+    for closing in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+        done = shell(f"$DI --version {closing}")
+        assert done.returncode == 0
+        assert done.stderr == ""
 
 
 def test_a_full_device_is_a_sentence() -> None:
