@@ -23,6 +23,7 @@ class CommandEntry(NamedTuple):
 
 COMMANDS: dict[str, CommandEntry] = {
     "run": CommandEntry("run", "Run a model over rows of JSON Lines"),
+    "download": CommandEntry("download", "Fetch a model into the cache and print its path"),
     "completion": CommandEntry("completion", "Print a completion script for bash, zsh or fish"),
 }
 

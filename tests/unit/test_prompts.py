@@ -1,6 +1,5 @@
 import pytest
 
-from deepinfer_cli.prompts.fit import fit_prompt
 from deepinfer_cli.prompts.render import ChatRenderer
 from deepinfer_cli.prompts.template import ChatTemplate
 from deepinfer_cli.prompts.types import PromptError, PromptInput
@@ -149,15 +148,3 @@ def test_a_lone_surrogate_is_an_error_of_its_row():
     with pytest.raises(PromptError) as caught:
         renderer().render(PromptInput(text="\ud83d"))
     assert caught.value.code == "bad_encoding"
-
-
-def test_prompts_are_cut_only_where_asked():
-    ids = list(range(10))
-    assert fit_prompt(ids, 11) == (ids, False)
-    with pytest.raises(PromptError, match=r"10 tokens .* limit is 10 \(max_model_len\).*truncate_prompt"):
-        fit_prompt(ids, 10)
-    assert fit_prompt(ids, 6, "left") == ([5, 6, 7, 8, 9], True)
-    assert fit_prompt(ids, 6, "middle") == ([0, 1, 2, 8, 9], True)
-    assert fit_prompt(ids, 2, "middle") == ([0], True)
-    with pytest.raises(PromptError):
-        fit_prompt(ids, 1, "left")
