@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from tests.support import numpy_llama, tiny_models, byte_tokenizer
+from tests.support import byte_tokenizer, numpy_llama, tiny_models
 from tests.support.tiny_models import RopeScaling, TinyLlama
 
 TOKENS = [int(t) for t in np.random.default_rng(0).integers(3, 280, 24)]

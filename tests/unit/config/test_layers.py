@@ -192,14 +192,6 @@ def test_printed_config_is_a_config(traps: str, tmp_path: Path) -> None:
     assert plain == config.as_json()
 
 
-def test_settings_id_covers_what_changes_answers() -> None:
-    base = RunConfig().settings_id()
-    assert resolve([set_("threads=3")]).config.settings_id() == base
-    assert resolve([set_("order=completion")]).config.settings_id() == base
-    assert resolve([set_("seed=1")]).config.settings_id() != base
-    assert resolve([set_("precision=bf16")]).config.settings_id() != base
-
-
 def test_environment_of_the_first_deepinfer() -> None:
     environ = {"DEEPINFER_HF_MODEL_DIR": "/models/x", "DEEPINFER_ACCELERATOR": "ascend"}
     config = resolve(environ=environ).config
