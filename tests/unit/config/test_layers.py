@@ -61,6 +61,7 @@ def test_profile_is_between_environment_and_file(traps: str) -> None:
     config = resolve(config_file=traps, profile="tiny").config
     assert (config.sampling.max_tokens, config.sampling.top_p) == (4, 0.7)
     assert str(config.origin("max_tokens")) == f"profile {traps}:11:10"
+    assert resolve(config_file=traps, environ={"DEEPINFER_PROFILE": "tiny"}).config.sampling.max_tokens == 4
     config = resolve(config_file=traps, profile="tiny", environ={"DEEPINFER_MAX_TOKENS": "9"}).config
     assert config.sampling.max_tokens == 9
 
@@ -168,7 +169,7 @@ def test_numbers_that_are_none_are_refused_with_their_place(tmp_path: Path) -> N
 
 
 def test_profiles_must_exist(traps: str) -> None:
-    with pytest.raises(UsageError, match="--profile needs a config file"):
+    with pytest.raises(UsageError, match="the profile 'tiny' needs a config file"):
         resolve(profile="tiny")
     with pytest.raises(UsageError, match="has no profile 'huge'") as refused:
         resolve(config_file=traps, profile="huge")
