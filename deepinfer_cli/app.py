@@ -2,9 +2,10 @@
 `deepinfer --help` stays quick.
 
 To add a command, add a line to COMMANDS and a module `deepinfer_cli/commands/NAME.py` with a function
-`command` that Typer can read (its docstring is the help text). The function gets the process's Console as
-`ctx.obj` (declare `ctx: typer.Context`) and returns nothing, or its exit code; failures are raised as
-DeepInferError. A module may set COMMAND_CLASS to replace PanelCommand.
+`command(ctx: typer.Context, ...)` that Typer can read; its docstring is the help text. It finds the process's
+Console in `ctx.obj`, set up from the options -q, -v, --color and --progress, which it gets without declaring
+them. It returns nothing, or its exit code; failures are raised as DeepInferError. A module with a
+COMMAND_CLASS brings its own command class, and all options itself.
 """
 
 from __future__ import annotations
@@ -36,9 +37,14 @@ def load_command(name: str) -> Any:
     from deepinfer_cli.help import PanelCommand
 
     module = importlib.import_module(f"deepinfer_cli.commands.{COMMANDS[name].module}")
+    function = module.command
+    if not hasattr(module, "COMMAND_CLASS"):
+        from deepinfer_cli.commands.talk_options import with_talk
+
+        function = with_talk(function)
     single = typer.Typer(add_completion=False, rich_markup_mode=None)
     kind = getattr(module, "COMMAND_CLASS", PanelCommand)
-    single.command(name, cls=kind, context_settings=CONTEXT_SETTINGS)(module.command)
+    single.command(name, cls=kind, context_settings=CONTEXT_SETTINGS)(function)
     return typer.main.get_command(single)
 
 

@@ -12,6 +12,16 @@ OTHER_PANEL = "Other"
 class PanelCommand(TyperCommand):
     """A command whose --help lists options under the `rich_help_panel` each was declared with."""
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        pieces = [self.options_metavar] if self.options_metavar else []
+        for param in self.get_params(ctx):
+            if isinstance(param, TyperArgument):
+                name = param.display_name_raw
+                pieces.append(
+                    (name if param.required else f"[{name}]") + ("..." if param.nargs == -1 else "")
+                )
+        return pieces
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         panels: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
@@ -21,10 +31,14 @@ class PanelCommand(TyperCommand):
             if isinstance(param, TyperOption):
                 panel = param.rich_help_panel or OTHER_PANEL
             elif isinstance(param, TyperArgument):
-                panel, record = "Arguments", (param.display_name_raw, record[1])
+                panel, record = "Arguments", (param.display_name_raw, param.help or "")
             panels.setdefault(panel, []).append(record)
-        if OTHER_PANEL in panels:
-            panels[OTHER_PANEL] = panels.pop(OTHER_PANEL)  # last, whatever was declared first
+        own = panels.pop(OTHER_PANEL, [])
+        if len(own) > 1:  # more than --help: the command's own options come first
+            arguments = panels.pop("Arguments", None)
+            panels = {**({"Arguments": arguments} if arguments else {}), "Options": own, **panels}
+        elif own:
+            panels[OTHER_PANEL] = own
         for panel, records in panels.items():
             with formatter.section(panel):
                 formatter.write_dl(records)

@@ -1,14 +1,13 @@
-"""The options -q, -v, --color and --progress for commands that have no run config.
-
-def command(ctx: typer.Context, quiet: Quiet = False, verbose: Verbose = 0, color: Color = None) -> None:
-    console = console_of(ctx, quiet=quiet, verbose=verbose, color=color)
-"""
+"""The options -q, -v, --color and --progress, which every command without a run config gets from here."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
+from collections.abc import Callable
 from dataclasses import fields
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -18,55 +17,55 @@ from deepinfer_cli.config.layers import FlagUse, resolve
 from deepinfer_cli.config.settings import all_settings
 from deepinfer_cli.console import Console, Talk, talk_of
 
-_PANEL = PANELS["output"]
-
-Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Only warnings and errors", rich_help_panel=_PANEL)
-]
-Verbose = Annotated[
-    int,
-    typer.Option(
-        "--verbose", "-v", count=True, help="Say more; twice says even more", rich_help_panel=_PANEL
-    ),
-]
-Color = Annotated[
-    str | None,
-    typer.Option("--color", metavar="auto|always|never", help="Colour on stderr", rich_help_panel=_PANEL),
-]
-ProgressOption = Annotated[
-    str | None,
-    typer.Option(
-        "--progress",
-        metavar="auto|bar|plain|json|none",
-        help="Progress on stderr",
-        rich_help_panel=_PANEL,
-    ),
-]
+_KEYS: Final = ("quiet", "verbose", "color", "progress")
 
 
-def console_of(
-    ctx: typer.Context,
-    *,
-    quiet: bool = False,
-    verbose: int = 0,
-    color: str | None = None,
-    progress: str | None = None,
-) -> Console:
-    """The process's console, talking as these options and the environment say; stdout is taken for data."""
-    given = {
-        "quiet": ("--quiet", quiet or None),
-        "verbose": ("--verbose", verbose or None),
-        "color": ("--color", color),
-        "progress": ("--progress", progress),
-    }
-    uses = [FlagUse(key, flag, value) for key, (flag, value) in given.items() if value is not None]
+def _annotation(key: str) -> Any:
+    spec = all_settings()[key]
+    details: dict[str, Any] = {"help": spec.help, "rich_help_panel": PANELS["output"], "show_default": False}
+    if spec.kind == "bool":
+        return Annotated[bool, typer.Option(*spec.flags, **details)]
+    if spec.kind == "int":
+        return Annotated[int, typer.Option(*spec.flags, count=True, **details)]
+    return Annotated[str | None, typer.Option(*spec.flags, metavar="|".join(spec.choices), **details)]
+
+
+def with_talk(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command function the options, and see to it that its console talks as they say.
+
+    The function declares `ctx: typer.Context` and finds the console, ready, in `ctx.obj`.
+    """
+    signature = inspect.signature(function, eval_str=True)
+    none_of = {"bool": False, "int": 0, "choice": None}
+    extra = [
+        inspect.Parameter(
+            key,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=none_of[all_settings()[key].kind],
+            annotation=_annotation(key),
+        )
+        for key in _KEYS
+    ]
+    parameters = [*signature.parameters.values(), *extra]
+
+    @functools.wraps(function)
+    def call(ctx: typer.Context, **arguments: Any) -> Any:
+        set_up(ctx.obj, {key: arguments.pop(key) for key in _KEYS})
+        return function(ctx=ctx, **arguments)
+
+    call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {p.name: p.annotation for p in parameters}
+    return call
+
+
+def set_up(console: Console, given: dict[str, Any]) -> None:
+    """Make the console talk as these options and the environment say; stdout is taken for data."""
+    uses = [FlagUse(key, all_settings()[key].flags[0], value) for key, value in given.items() if value]
     names = {
         all_settings()[f.name].env for f in fields(Talk)
     }  # a bad DEEPINFER_SEED is not our business here
     resolved = resolve(uses, environ={k: v for k, v in os.environ.items() if k in names})
-    console: Console = ctx.obj
     console.configure(talk_of(resolved.config))
     for key, message, hint in environment.warnings_about(os.environ):
         console.once(key, message, hint=hint)
     console.guard_stdout()
-    return console

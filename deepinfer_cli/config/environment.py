@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from deepinfer_cli.config.settings import all_settings
 
 PREFIX: Final = "DEEPINFER_"
+PROFILE_VARIABLE: Final = "DEEPINFER_PROFILE"
 
 
 class Variable(NamedTuple):
@@ -23,6 +24,7 @@ PROCESS_VARIABLES: Final[tuple[Variable, ...]] = (
         "DEEPINFER_BATCH_INVARIANT",
         "Accepted for compatibility: answers never depend on the batch, so 0 changes nothing",
     ),
+    Variable(PROFILE_VARIABLE, "Profile of the config file to use when --profile is not given"),
     Variable("DEEPINFER_CACHE", "Folder for downloaded models; default ~/.cache/deepinfer"),
     Variable("DEEPINFER_DEBUG", "Not empty: show a traceback with an error"),
 )

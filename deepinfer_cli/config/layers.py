@@ -133,9 +133,8 @@ def _mapping_layer(
     layer = {}
     for key, value in values.items():
         place = str(found.place((*prefix, key)))
-        name = "profile" if prefix else "file"
         checked = _checked(all_settings()[key], value, f"{place}: {key}")
-        layer[key] = (checked, Origin("profile" if name == "profile" else "file", place))
+        layer[key] = (checked, Origin("profile" if prefix else "file", place))
     return layer
 
 
@@ -145,9 +144,8 @@ def file_layers(
     """Layers of the config file and of the chosen profile in it, weakest first. All profiles are checked."""
     if path is None:
         if profile is not None:
-            raise UsageError(
-                "--profile needs a config file", f"add --config FILE with a `{PROFILES_KEY}:` section"
-            )
+            hint = f"add --config FILE with a `{PROFILES_KEY}:` section"
+            raise UsageError(f"the profile {profile!r} needs a config file", hint)
         return []
     from deepinfer_cli.config.json_schema import check_file
     from deepinfer_cli.config.yaml_source import read_settings
@@ -176,8 +174,11 @@ def resolve(
 ) -> Resolved:
     """The RunConfig that the layers add up to. ConfigError or UsageError names the first thing wrong."""
     notes: list[str] = []
+    environ = environ or {}
+    if profile is None:
+        profile = environ.get(environment.PROFILE_VARIABLE)
     layers = file_layers(config_file, profile, notes)
-    layers.append(env_layer(environ or {}, notes))
+    layers.append(env_layer(environ, notes))
     layers.append(cli_layer(uses, notes))
     config = RunConfig(profile=profile, config_file=config_file)
     for layer in layers:
@@ -210,19 +211,22 @@ def _conflict(config: RunConfig, first: str, second: str, message: str) -> Confi
     return ConfigError(message, places)
 
 
+_COMMENT_COLUMN: Final = 29  # behind the longest line of defaults
+
+
 def print_config(config: RunConfig) -> str:
     """Resolved settings as YAML that can be used as a config file; comments tell where each came from."""
     values = config.as_json()
     lines = [f"# resolved settings{f', profile {config.profile}' if config.profile else ''}"]
     group = ""
-    width = max(len(f"{key}: {json.dumps(value)}") for key, value in values.items() if not value)
     for key, value in values.items():
         spec = all_settings()[key]
         if spec.group != group:
             group = spec.group
             lines += ["", f"# {group}"]
         text = f"{key}: {_yaml_value(spec, value)}"
-        lines.append(f"{text:<{width}}  # {config.origin(key)}")
+        where = str(config.origin(key)).replace("\n", "\\n")
+        lines.append(f"{text:<{_COMMENT_COLUMN}}  # {where}")
     return "\n".join(lines)
 
 

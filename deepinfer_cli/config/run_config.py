@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -95,10 +93,3 @@ class RunConfig:
         """Resolved settings by key as plain JSON values, secrets redacted; for people and the run file."""
         values = {key: to_json(spec, self.get(key)) for key, spec in all_settings().items()}
         return {key: redact(v) if isinstance(v, str) else v for key, v in values.items()}
-
-    def settings_id(self) -> str:
-        """16 hex digits over every setting that may change an answer or an output row."""
-        table = all_settings().items()
-        values = {key: to_json(spec, self.get(key)) for key, spec in table if spec.changes_answers}
-        text = json.dumps(values, sort_keys=True, ensure_ascii=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]

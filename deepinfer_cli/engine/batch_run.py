@@ -14,7 +14,7 @@ from deepinfer_cli.console import Console
 from deepinfer_cli.engine import check_rows, prepare
 from deepinfer_cli.engine.counters import Counters, summary
 from deepinfer_cli.engine.signals import StopRequest
-from deepinfer_cli.errors import EXIT_BROKEN_PIPE, EXIT_FATAL, EXIT_OK, EXIT_ROWS_FAILED
+from deepinfer_cli.errors import EXIT_BROKEN_PIPE, EXIT_FATAL, EXIT_OK, EXIT_ROWS_FAILED, OutputError
 from deepinfer_cli.models.fake import is_fake, load_fake
 from deepinfer_cli.models.types import LoadedModel
 from deepinfer_cli.requests.reader import RowReader
@@ -97,7 +97,6 @@ class _Run:
         from deepinfer_cli.engine.native import NativeEngine
 
         with ExitStack() as cleanup:
-            stop = cleanup.enter_context(StopRequest())
             started = time.monotonic()
             engine = NativeEngine(
                 self.model,
@@ -106,6 +105,7 @@ class _Run:
                 max_tokens_cap=self.config.sampling.max_tokens_cap,
             )
             cleanup.callback(engine.close)
+            stop = cleanup.enter_context(StopRequest())
             numerics = engine.numerics(self.config.engine)
             run_id = settings_id(self.config, {**self._fingerprints(), "isa": numerics.get("isa")})
             run_file = RunFile(prepare.run_file_path(self.config), self._manifest(run_id, numerics, engine))
@@ -152,7 +152,10 @@ class _Run:
         finally:
             reader.close()
             seconds = time.monotonic() - started
-            run_file.finish(status, code, counters.as_json(), {"seconds": round(seconds, 3)})
+            try:
+                run_file.finish(status, code, counters.as_json(), {"seconds": round(seconds, 3)})
+            except OutputError as error:  # the rows are there; the next run can do without this file
+                self.console.warn(error.message)
             if status != "output closed":
                 self._say_summary(counters, reader, seconds, status)
         return code

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deepinfer_cli.errors import ModelError
-from deepinfer_cli.prompts.types import PromptInput, RenderedPrompt
+from deepinfer_cli.prompts.types import PromptError, PromptInput, RenderedPrompt
 
 NAME = "fake"
 MAX_SECONDS_PER_TOKEN = 10.0
@@ -61,6 +61,10 @@ class FakeRenderer:
 
     def render(self, prompt: PromptInput) -> RenderedPrompt:
         if prompt.token_ids is not None:
+            bad = next((i for i, t in enumerate(prompt.token_ids) if t >= VOCAB_SIZE), None)
+            if bad is not None:
+                field = f"prompt_token_ids[{bad}]"
+                raise PromptError("bad_param", f"{field}: the vocabulary ends at {VOCAB_SIZE - 1}", field)
             return RenderedPrompt(list(prompt.token_ids), None, 0)
         if prompt.text is not None and not prompt.chat:
             return RenderedPrompt(list(prompt.text.encode()), prompt.text, 0)

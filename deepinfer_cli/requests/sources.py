@@ -60,7 +60,7 @@ def expand(patterns: Sequence[str]) -> list[Source]:
         raise InputError("no input given", "name one or more JSONL files, or - for standard input")
     paths: list[str] = []
     for pattern in patterns:
-        if pattern == STDIN or Path(pattern).exists() or not glob.has_magic(pattern):
+        if pattern == STDIN or not glob.has_magic(pattern) or os.path.lexists(pattern):
             matches = [pattern]
         else:
             matches = sorted(p for p in _glob(pattern) if not Path(p).is_dir())

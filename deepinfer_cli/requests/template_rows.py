@@ -1,13 +1,12 @@
-"""--template FILE: a prompt made from the row's columns by a Jinja template in the immutable sandbox."""
+"""--template FILE: a prompt made from the row's columns, in the same budgeted sandbox as chat templates."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from deepinfer_cli.requests.types import FieldError
 
-MAX_RENDERED_CHARS = 16 << 20
+MAX_PROMPT_CHARS = 32 << 20
 
 
 class RowTemplate:
@@ -15,32 +14,24 @@ class RowTemplate:
 
     def __init__(self, source: str) -> None:
         import jinja2
-        from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-        self._errors = jinja2.TemplateError
-        environment = ImmutableSandboxedEnvironment(
-            undefined=jinja2.StrictUndefined, keep_trailing_newline=False, autoescape=False
-        )
-        environment.filters["tojson"] = lambda value: json.dumps(value, ensure_ascii=False)
+        from deepinfer_cli.prompts.sandbox import Environment
+
+        self._environment = Environment(undefined=jinja2.StrictUndefined)
         try:
-            self._template = environment.from_string(source)
+            self._template = self._environment.from_string(source)
         except jinja2.TemplateSyntaxError as error:
             raise ValueError(f"line {error.lineno}: {error.message}") from None
+        except (jinja2.TemplateError, RecursionError) as error:
+            raise ValueError(str(error)) from None
 
     def render(self, row: dict[str, Any]) -> str:
         """The row's columns are both names of their own and entries of `row`."""
-        pieces: list[str] = []
-        size = 0
+        names = {"row": row, **{name: value for name, value in row.items() if name != "row"}}
         try:
-            for piece in self._template.generate({"row": row, **row}):
-                pieces.append(piece)
-                size += len(piece)
-                if size > MAX_RENDERED_CHARS:
-                    raise FieldError("bad_param", "--template makes a prompt of over 16 Mi characters")
-        except FieldError:
-            raise
-        except self._errors as error:
-            raise FieldError("bad_param", f"--template: {error}") from None
-        except Exception as error:  # a template can raise whatever its expressions raise
-            raise FieldError("bad_param", f"--template: {type(error).__name__}: {error}") from None
-        return "".join(pieces)
+            return self._environment.run(self._template, names, MAX_PROMPT_CHARS)
+        except RecursionError:
+            raise FieldError("bad_param", "--template: it nests without end") from None
+        except Exception as error:  # an expression of the template can raise whatever it likes
+            name = "" if type(error).__module__.startswith(("jinja2", "deepinfer")) else type(error).__name__
+            raise FieldError("bad_param", f"--template: {name}{': ' if name else ''}{error}") from None

@@ -10,6 +10,7 @@ DOORS = {
     "engine/native.py",
     "requests/scan.py",
     "tokenizer/native_bpe.py",
+    "models/fake.py",  # a model that is nothing but a native executor
     "models/headers.py",
     "machine.py",
     "version.py",  # reports the build

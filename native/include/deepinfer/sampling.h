@@ -47,11 +47,17 @@ struct SampleOutput {
   std::string error;       // not empty: no token; the row ends
 };
 
+struct Candidate {
+  float logit;
+  int32_t id;
+};
+
 // Memory that a worker reuses from row to row.
 struct SamplerScratch {
-  std::vector<float> scores;        // [vocab_size] the adjusted row, when something adjusts it
-  std::vector<int32_t> candidates;  // token ids that may still be chosen
-  std::vector<uint32_t> mask;       // [ceil(vocab_size / 32)] for whoever fills a constraint's mask
+  std::vector<float> scores;  // [vocab_size] the adjusted row, when something adjusts it
+  std::vector<int32_t> ids;
+  std::vector<Candidate> candidates;  // tokens that may still be chosen
+  std::vector<uint32_t> mask;         // [ceil(vocab_size / 32)] for whoever fills a constraint's mask
 };
 
 SampleOutput sample_row(const SampleInput& input, SamplerScratch& scratch);
