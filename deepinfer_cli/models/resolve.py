@@ -14,7 +14,7 @@ from deepinfer_cli.models.registry import KNOWN_MODELS, SMALL_MODEL, KnownModel
 
 @dataclass(frozen=True, slots=True)
 class ModelPath:
-    path: Path  # a .gguf file, a .safetensors file, or a folder with config.json
+    path: Path  # a .gguf file, or a folder with config.json and safetensors
     name: str  # as the user named it
     source: str  # "local", "wheel" or "hub"
     revision: str | None = None  # commit, of hub models
@@ -84,6 +84,8 @@ def _local(path: Path) -> Path:
     if path.is_file():
         if path.suffix in (".bin", ".pt", ".pth", ".ckpt", ".pkl"):
             raise ModelError(f"{path}: pickle files are never loaded", "convert it to safetensors or GGUF")
+        if path.suffix == ".safetensors" and (path.parent / "config.json").is_file():
+            return path.parent  # what the weights mean stands in the files beside them
         return path
     raise ModelError(f"{path}: there is no such file or folder", _near(path))
 
