@@ -273,3 +273,28 @@ class Engine:
     def stop(self) -> None: ...
     def stats(self) -> dict[str, int | float]: ...
     def check_integrity(self) -> None: ...
+
+# --- CPU ------------------------------------------------------------------------------------------
+
+class CpuExecutor(Executor):
+    # Binds and packs the model's weights; keeps file and pool alive.
+    def __init__(
+        self,
+        tensor_file: TensorFile,
+        pool: ThreadPool,
+        *,
+        precision: str = "fast",  # fast, bf16, fp32
+        kv_dtype: str = "f16",  # f16, bf16, f32, int8
+        isa: str | None = None,  # a kernel level; None or "auto": DEEPINFER_ISA or the best
+        block_tokens: int = 32,  # tokens per cache block, a multiple of 16
+    ) -> None: ...
+    @property
+    def info(self) -> dict[str, Any]: ...  # family name vocab_size ... weight_bytes isa
+
+def cpu_isa_levels() -> list[str]: ...  # that this CPU can run, slowest first
+def default_isa() -> str: ...  # the best, or DEEPINFER_ISA
+def kernel_self_test() -> list[tuple[str, str, bool, str]]: ...  # (kernel, level, ok, detail)
+def supported_architectures() -> list[str]: ...
+def available_memory_bytes() -> int: ...
+def dram_read_gbps(seconds: float, pool: ThreadPool) -> float: ...
+def dequantize(dtype: str, blocks: bytes) -> bytes: ...  # float32 bytes of a weight type's blocks

@@ -51,8 +51,8 @@ void CpuExecutor::allocate_cache(std::span<const int32_t> num_blocks) {
   for (size_t g = 0; g < layouts_.size(); ++g) total += num_blocks[g] * layouts_[g].spec.block_bytes;
   const int64_t available = available_memory_bytes();
   if (total > available) {
-    fail(ErrorCode::kResource, "the key-value cache needs ", total / (1 << 20), " MiB and ", available / (1 << 20),
-         " MiB of memory are available; kv_cache_bytes makes it smaller");
+    fail(ErrorCode::kResource, "the key-value cache needs ", total / (1 << 20), " MiB and ",
+         available / (1 << 20), " MiB of memory are available; kv_cache_bytes makes it smaller");
   }
   cache_pages_.clear();
   caches_.clear();
@@ -82,24 +82,29 @@ void CpuExecutor::check(const Batch& batch) const {
   for (size_t s = 0; s < batch.sequences.size(); ++s) {
     const BatchSequence& sequence = batch.sequences[s];
     DI_CHECK(sequence.first_token >= 0 && sequence.num_tokens >= 1 && sequence.num_computed >= 0);
-    DI_CHECK(static_cast<size_t>(sequence.first_token) + static_cast<size_t>(sequence.num_tokens) <= num_tokens);
+    DI_CHECK(static_cast<size_t>(sequence.first_token) + static_cast<size_t>(sequence.num_tokens) <=
+             num_tokens);
     const int64_t end = int64_t{sequence.num_computed} + sequence.num_tokens;
     DI_CHECK(end <= info().max_positions, end);
     for (int32_t i = 0; i < sequence.num_tokens; ++i) {
       const auto t = static_cast<size_t>(sequence.first_token + i);
-      DI_CHECK(batch.positions[t] == sequence.num_computed + i && batch.token_sequences[t] == static_cast<int32_t>(s));
+      DI_CHECK(batch.positions[t] == sequence.num_computed + i &&
+               batch.token_sequences[t] == static_cast<int32_t>(s));
     }
     for (size_t g = 0; g < layouts_.size(); ++g) {
       const BlockTables& tables = batch.groups[g];
       DI_CHECK(tables.offsets.size() == batch.sequences.size() + 1);
       const int64_t num_blocks = tables.offsets[s + 1] - tables.offsets[s];
-      if (layouts_[g].spec.kind == CacheKind::kPaged) DI_CHECK(num_blocks * layouts_[g].spec.block_tokens >= end);
+      if (layouts_[g].spec.kind == CacheKind::kPaged)
+        DI_CHECK(num_blocks * layouts_[g].spec.block_tokens >= end);
     }
   }
   for (size_t g = 0; g < layouts_.size(); ++g) {
-    for (const int32_t block : batch.groups[g].blocks) DI_CHECK(block >= 0 && block < caches_[g].num_blocks, block);
+    for (const int32_t block : batch.groups[g].blocks)
+      DI_CHECK(block >= 0 && block < caches_[g].num_blocks, block);
   }
-  for (const int32_t token : batch.logit_tokens) DI_CHECK(token >= 0 && static_cast<size_t>(token) < num_tokens);
+  for (const int32_t token : batch.logit_tokens)
+    DI_CHECK(token >= 0 && static_cast<size_t>(token) < num_tokens);
 }
 
 void CpuExecutor::copy_blocks(int group, std::span<const std::pair<int32_t, int32_t>> pairs) {
@@ -107,7 +112,8 @@ void CpuExecutor::copy_blocks(int group, std::span<const std::pair<int32_t, int3
   DI_CHECK(g < caches_.size(), group);
   const int64_t bytes = layouts_[g].plane_block_bytes;
   for (const auto& [source, destination] : pairs) {
-    DI_CHECK(source >= 0 && source < caches_[g].num_blocks && destination >= 0 && destination < caches_[g].num_blocks);
+    DI_CHECK(source >= 0 && source < caches_[g].num_blocks && destination >= 0 &&
+             destination < caches_[g].num_blocks);
     if (source == destination) continue;
     for (int plane = 0; plane < layouts_[g].num_planes; ++plane) {
       std::byte* base = caches_[g].data + int64_t{plane} * caches_[g].num_blocks * bytes;

@@ -23,7 +23,8 @@ struct CpuExecutorConfig {
 class CpuExecutor final : public Executor {
  public:
   // The pool outlives the executor. Throws Error{kBadFile}, {kUnsupported}, {kBadRequest} or {kResource}.
-  CpuExecutor(const std::shared_ptr<const TensorFile>& file, ThreadPool& pool, const CpuExecutorConfig& config);
+  CpuExecutor(const std::shared_ptr<const TensorFile>& file, ThreadPool& pool,
+              const CpuExecutorConfig& config);
 
   const ModelInfo& info() const override { return model_->info(); }
   std::vector<CacheGroupSpec> cache_groups() const override;
@@ -40,8 +41,8 @@ class CpuExecutor final : public Executor {
   const kernels::KernelTable& kernels_;
   std::unique_ptr<models::Model> model_;
   std::vector<models::CacheLayout> layouts_;
-  std::vector<Pages> cache_pages_;            // per group
-  std::vector<models::CacheMemory> caches_;   // views into cache_pages_
+  std::vector<Pages> cache_pages_;           // per group
+  std::vector<models::CacheMemory> caches_;  // views into cache_pages_
 };
 
 }  // namespace deepinfer

@@ -30,7 +30,8 @@ struct Task {
 
 void Linear::append(PackedMatrix part) {
   DI_CHECK(parts.empty() || k == part.view.k, k, " ", part.view.k);
-  // A part that ends inside a panel would leave the next one's columns unaligned: fine, but never overlapping.
+  // A part that ends inside a panel would leave the next one's columns unaligned: fine, but never
+  // overlapping.
   k = part.view.k;
   n += part.view.n;
   parts.push_back(std::move(part));
@@ -49,7 +50,8 @@ void Activations::begin(int num_rows, const Linear& linear) {
   DI_CHECK(num_rows >= 1 && num_rows <= max_rows_ && linear.k <= max_k_, num_rows, " ", linear.k);
   num_rows_ = num_rows;
   std::fill(active_, active_ + kNumArithmetics, false);
-  for (const PackedMatrix& part : linear.parts) active_[static_cast<int>(arithmetic_of(part.view.format))] = true;
+  for (const PackedMatrix& part : linear.parts)
+    active_[static_cast<int>(arithmetic_of(part.view.format))] = true;
   for (int i = 0; i < kNumArithmetics; ++i) {
     if (!active_[i]) continue;
     const auto arithmetic = static_cast<Arithmetic>(i);
@@ -57,7 +59,8 @@ void Activations::begin(int num_rows, const Linear& linear) {
     const int64_t values = align64(int64_t{max_rows_} * max_k_ * value_bytes);
     const int64_t scales = align64(int64_t{max_rows_} * (max_k_ / kBlock) * 4);
     const bool has_scales = arithmetic == Arithmetic::kInt8;
-    if (memory_[i].data() == nullptr) memory_[i] = Pages(values + (has_scales ? 4 * scales : 0), "activations");
+    if (memory_[i].data() == nullptr)
+      memory_[i] = Pages(values + (has_scales ? 4 * scales : 0), "activations");
     ActivationView& view = views_[i];
     view.arithmetic = arithmetic;
     view.num_rows = num_rows;
@@ -106,8 +109,8 @@ void Multiplier::run(const Linear& linear, const Activations& activations, const
     const PackedView& weights = task.part->view;
     GemmOutput shifted = output;
     shifted.y += task.first_column;
-    kernels_.gemm(activations.view(arithmetic_of(weights.format)), weights, task.panel_begin, task.panel_end, shifted,
-                  scratch_.data() + worker * scratch_bytes_);
+    kernels_.gemm(activations.view(arithmetic_of(weights.format)), weights, task.panel_begin, task.panel_end,
+                  shifted, scratch_.data() + worker * scratch_bytes_);
   });
 }
 

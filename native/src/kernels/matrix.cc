@@ -38,7 +38,8 @@ Packing packing_for(Arithmetic arithmetic, DType dtype) {
 }
 
 bool has_nibbles(PackFormat format) {
-  return format == PackFormat::kNibbleD16 || format == PackFormat::kNibbleDM16 || format == PackFormat::kNibbleDM32;
+  return format == PackFormat::kNibbleD16 || format == PackFormat::kNibbleDM16 ||
+         format == PackFormat::kNibbleDM32;
 }
 
 // One block of one column, decoded from the file: unsigned codes and the scales as fp32 (exact).
@@ -67,7 +68,8 @@ void add_fifth_bits(const std::byte* word, uint8_t* code) {
 }
 
 // Sub-block s of a Q4_K or Q5_K super-block; value = d * code + m with m = -dmin * minimum.
-void read_45_k(const std::byte* block, const std::byte* nibbles, const std::byte* fifth_bits, int s, Codes& codes) {
+void read_45_k(const std::byte* block, const std::byte* nibbles, const std::byte* fifth_bits, int s,
+               Codes& codes) {
   uint8_t scale, minimum;
   formats::unpack_scale_min(reinterpret_cast<const uint8_t*>(block + 4), s, &scale, &minimum);
   codes.d = load_half(block) * static_cast<float>(scale);
@@ -101,9 +103,7 @@ void read_codes(DType dtype, const std::byte* row, int b, Codes& codes) {
   const std::byte* block = row + (dtype_info(dtype).block_elems == 256 ? b / 8 : b) * bytes;
   codes.m = 0;
   switch (dtype) {
-    case DType::kQ4_0:
-      codes.d = load_half(block);
-      return split_nibbles(block + 2, codes.code);
+    case DType::kQ4_0: codes.d = load_half(block); return split_nibbles(block + 2, codes.code);
     case DType::kQ4_1:
       codes.d = load_half(block);
       codes.m = load_half(block + 2);
@@ -119,16 +119,13 @@ void read_codes(DType dtype, const std::byte* row, int b, Codes& codes) {
       return add_fifth_bits(block + 4, codes.code);
     case DType::kQ8_0:
       codes.d = load_half(block);
-      for (int e = 0; e < kBlock; ++e) codes.code[e] = std::to_integer<uint8_t>(block[2 + e] ^ std::byte{0x80});
+      for (int e = 0; e < kBlock; ++e)
+        codes.code[e] = std::to_integer<uint8_t>(block[2 + e] ^ std::byte{0x80});
       return;
-    case DType::kQ4_K:
-      return read_45_k(block, block + 16, nullptr, b % 8, codes);
-    case DType::kQ5_K:
-      return read_45_k(block, block + 48, block + 16, b % 8, codes);
-    case DType::kQ6_K:
-      return read_6_k(block, b % 8, codes);
-    default:
-      DI_CHECK(false, dtype_info(dtype).name);
+    case DType::kQ4_K: return read_45_k(block, block + 16, nullptr, b % 8, codes);
+    case DType::kQ5_K: return read_45_k(block, block + 48, block + 16, b % 8, codes);
+    case DType::kQ6_K: return read_6_k(block, b % 8, codes);
+    default: DI_CHECK(false, dtype_info(dtype).name);
   }
 }
 
@@ -160,7 +157,8 @@ void write_codes(PackFormat format, int column, const Codes& codes, std::byte* b
   if (!only_d) store_scale(codes.m, column, halves, scales + (halves ? 32 : 64));
 }
 
-void pack_int8_column(DType dtype, const std::byte* row, const PackedView& view, int column, std::byte* panel) {
+void pack_int8_column(DType dtype, const std::byte* row, const PackedView& view, int column,
+                      std::byte* panel) {
   const int64_t step = packed_block_bytes(view.format);
   Codes codes;
   for (int b = 0; b < view.k / kBlock; ++b) {
@@ -169,13 +167,15 @@ void pack_int8_column(DType dtype, const std::byte* row, const PackedView& view,
   }
 }
 
-void pack_float_column(DType dtype, const std::byte* row, const PackedView& view, int column, std::byte* panel) {
+void pack_float_column(DType dtype, const std::byte* row, const PackedView& view, int column,
+                       std::byte* panel) {
   constexpr int kChunk = 256;
   const DTypeInfo& info = dtype_info(dtype);
   float values[kChunk];
   for (int start = 0; start < view.k; start += kChunk) {
     const int count = std::min(kChunk, view.k - start);
-    formats::dequantise(dtype, row + static_cast<int64_t>(start) / info.block_elems * info.block_bytes, count, values);
+    formats::dequantise(dtype, row + static_cast<int64_t>(start) / info.block_elems * info.block_bytes, count,
+                        values);
     for (int i = 0; i < count; ++i) {
       const int64_t k = start + i;
       if (view.format == PackFormat::kF32) {
@@ -274,8 +274,10 @@ void unpack_int8_block(const PackedView& matrix, int column, const std::byte* bl
   const float d = load_scale(scales, column, halves);
   const float second = only_d ? 0 : load_scale(scales + (halves ? 32 : 64), column, halves);
   for (int e = 0; e < kBlock; ++e) {
-    const std::byte byte = nibbles ? block[64 * (e / 8) + 4 * column + e % 4] : block[64 * (e / 4) + 4 * column + e % 4];
-    const int code = nibbles ? (std::to_integer<int>(byte) >> (e / 4 % 2 * 4)) & 15 : std::to_integer<int>(byte);
+    const std::byte byte =
+        nibbles ? block[64 * (e / 8) + 4 * column + e % 4] : block[64 * (e / 4) + 4 * column + e % 4];
+    const int code =
+        nibbles ? (std::to_integer<int>(byte) >> (e / 4 % 2 * 4)) & 15 : std::to_integer<int>(byte);
     const float centred = static_cast<float>(code) - matrix.offset;
     values[e] = sub16 ? (e < 16 ? d : second) * centred : d * centred + second;
   }

@@ -28,8 +28,8 @@ struct PackedMatrix {
   PackedView view;
 };
 
-// Packs a weight [n, k]. Output column i comes from row `row_order[i]` of the tensor (empty: row i). k must be
-// a multiple of 32. The work is split over the pool.
+// Packs a weight [n, k]. Output column i comes from row `row_order[i]` of the tensor (empty: row i). k must
+// be a multiple of 32. The work is split over the pool.
 PackedMatrix pack_matrix(const TensorInfo& tensor, std::span<const int32_t> row_order, Precision precision,
                          ThreadPool& pool);
 

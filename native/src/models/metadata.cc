@@ -54,7 +54,9 @@ double Metadata::real(std::string_view key) const {
   return number;
 }
 
-double Metadata::real_or(std::string_view key, double otherwise) const { return has(key) ? real(key) : otherwise; }
+double Metadata::real_or(std::string_view key, double otherwise) const {
+  return has(key) ? real(key) : otherwise;
+}
 
 bool Metadata::flag_or(std::string_view key, bool otherwise) const {
   const MetaValue* value = find(key);

@@ -50,7 +50,8 @@ class Model {
 };
 
 // Binds and packs the weights of `file`. Throws Error{kBadFile} or Error{kUnsupported}, one sentence.
-std::unique_ptr<Model> create_model(const std::shared_ptr<const TensorFile>& file, const ModelOptions& options);
+std::unique_ptr<Model> create_model(const std::shared_ptr<const TensorFile>& file,
+                                    const ModelOptions& options);
 
 // Architectures that create_model accepts, as the files name them.
 std::vector<std::string> supported_architectures();

@@ -43,7 +43,8 @@ std::string architecture_of(const TensorFile& file) {
   return names != nullptr && !names->empty() ? names->front() : "";
 }
 
-std::unique_ptr<Model> create_model(const std::shared_ptr<const TensorFile>& file, const ModelOptions& options) {
+std::unique_ptr<Model> create_model(const std::shared_ptr<const TensorFile>& file,
+                                    const ModelOptions& options) {
   const std::string architecture = architecture_of(*file);
   std::string supported;
   for (const Family& family : kFamilies) {
@@ -52,7 +53,8 @@ std::unique_ptr<Model> create_model(const std::shared_ptr<const TensorFile>& fil
   }
   const std::string where = file->files().empty() ? "the model" : file->files().front();
   if (architecture.empty()) fail(ErrorCode::kBadFile, where, ": no architecture is named in its metadata");
-  fail(ErrorCode::kUnsupported, where, ": architecture ", architecture, " is not supported; supported: ", supported);
+  fail(ErrorCode::kUnsupported, where, ": architecture ", architecture,
+       " is not supported; supported: ", supported);
 }
 
 }  // namespace deepinfer::models

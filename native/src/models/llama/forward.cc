@@ -4,9 +4,9 @@
 
 #include "deepinfer/status.h"
 #include "kernels/formats/formats.h"
+#include "kernels/paged_attention.h"
 #include "models/llama/llama.h"
 #include "models/llama/weights.h"
-#include "models/paged_attention.h"
 
 namespace deepinfer::models::llama {
 namespace {
@@ -22,7 +22,7 @@ class Llama final : public Model {
         pool_(*options.pool),
         shape_(read_shape(*file_)),
         weights_(load_weights(*file_, shape_, options)),
-        kv_layout_(make_kv_layout(options.kv_type, shape_.head_dim, options.block_tokens)),
+        kv_layout_(kernels::make_kv_layout(options.kv_type, shape_.head_dim, options.block_tokens)),
         attention_(kernels_, pool_, kv_layout_, shape_.num_heads, shape_.num_kv_heads),
         multiplier_(kernels_, pool_, max_width()) {
     info_.family = "llama";
@@ -49,7 +49,9 @@ class Llama final : public Model {
 
   void reserve(int max_tokens) override {
     max_tokens_ = max_tokens;
-    const auto floats = [](int64_t count) { return Pages(count * static_cast<int64_t>(sizeof(float)), "buffers"); };
+    const auto floats = [](int64_t count) {
+      return Pages(count * static_cast<int64_t>(sizeof(float)), "buffers");
+    };
     const int64_t rows = max_tokens;
     residual_ = floats(rows * shape_.dim);
     qkv_ = floats(rows * qkv_width());
@@ -58,7 +60,8 @@ class Llama final : public Model {
     angles_ = floats(rows * shape_.head_dim);
     logits_ = floats(int64_t{kLogitRows} * shape_.vocab_size);
     row_ = floats(int64_t{pool_.num_threads()} * max_width());
-    activations_ = std::make_unique<kernels::Activations>(kernels_, std::max(max_tokens, kLogitRows), max_width());
+    activations_ =
+        std::make_unique<kernels::Activations>(kernels_, std::max(max_tokens, kLogitRows), max_width());
   }
 
   void forward(const Batch& batch, std::span<const CacheMemory> caches, LogitsSink& sink) override {
@@ -161,7 +164,8 @@ class Llama final : public Model {
       pool_.parallel_for(count, kRowGrain, [&](int row, int worker) {
         float* values = worker_row(worker);
         const int token = batch.logit_tokens[static_cast<size_t>(first + row)];
-        kernels_.rms_norm(residual(token), weights_.final_norm.data(), shape_.norm_epsilon, shape_.dim, values);
+        kernels_.rms_norm(residual(token), weights_.final_norm.data(), shape_.norm_epsilon, shape_.dim,
+                          values);
         activations_->set_row(row, values);
       });
       multiplier_.run(weights_.head, *activations_, {floats(logits_), shape_.vocab_size, false});
@@ -175,7 +179,7 @@ class Llama final : public Model {
   Shape shape_;
   Weights weights_;
   kernels::KvLayout kv_layout_;
-  PagedAttention attention_;
+  kernels::PagedAttention attention_;
   kernels::Multiplier multiplier_;
   ModelInfo info_;
 

@@ -52,8 +52,8 @@ std::vector<float> inverse_frequencies(const Rope& rope, int head_dim) {
 
 void check(const TensorFile& file, const Shape& shape) {
   if (shape.num_heads % shape.num_kv_heads != 0) {
-    fail(ErrorCode::kBadFile, file.files().front(), ": ", shape.num_heads, " attention heads are not a multiple of ",
-         shape.num_kv_heads, " key-value heads");
+    fail(ErrorCode::kBadFile, file.files().front(), ": ", shape.num_heads,
+         " attention heads are not a multiple of ", shape.num_kv_heads, " key-value heads");
   }
   if (shape.head_dim % kernels::kLanes != 0 || shape.head_dim > kernels::kMaxHeadDim) {
     unsupported(file, str_cat("head size ", shape.head_dim, " is not supported; supported: multiples of ",
@@ -68,7 +68,8 @@ void check(const TensorFile& file, const Shape& shape) {
 
 int vocabulary(const TensorFile& file, const char* embedding) {
   const TensorInfo* tensor = file.find(embedding);
-  if (tensor == nullptr || tensor->shape.size() != 2 || tensor->shape[0] < 1 || tensor->shape[0] > (1 << 24)) {
+  if (tensor == nullptr || tensor->shape.size() != 2 || tensor->shape[0] < 1 ||
+      tensor->shape[0] > (1 << 24)) {
     fail(ErrorCode::kBadFile, file.files().front(), ": tensor ", embedding, " is ",
          tensor == nullptr ? "missing" : "no [vocabulary, width] matrix");
   }
@@ -84,7 +85,8 @@ void apply_rope_factors(const TensorFile& file, Shape& shape) {
   std::vector<float> factors(shape.inverse_frequencies.size());
   formats::dequantise(tensor.dtype, tensor.data, want[0], factors.data());
   for (size_t i = 0; i < factors.size(); ++i) {
-    if (!(factors[i] > 0)) fail(ErrorCode::kBadFile, file.files().front(), ": tensor rope_freqs.weight must be positive");
+    if (!(factors[i] > 0))
+      fail(ErrorCode::kBadFile, file.files().front(), ": tensor rope_freqs.weight must be positive");
     shape.inverse_frequencies[i] /= factors[i];
   }
 }
@@ -97,9 +99,10 @@ Shape read_gguf(const TensorFile& file) {
   shape.dim = static_cast<int>(meta.whole("llama.embedding_length", 1, kMaxWidth));
   shape.hidden_dim = static_cast<int>(meta.whole("llama.feed_forward_length", 1, kMaxWidth));
   shape.num_heads = static_cast<int>(meta.whole("llama.attention.head_count", 1, 4096));
-  shape.num_kv_heads = static_cast<int>(meta.whole_or("llama.attention.head_count_kv", 1, 4096, shape.num_heads));
-  shape.head_dim =
-      static_cast<int>(meta.whole_or("llama.attention.key_length", 1, kMaxWidth, shape.dim / shape.num_heads));
+  shape.num_kv_heads =
+      static_cast<int>(meta.whole_or("llama.attention.head_count_kv", 1, 4096, shape.num_heads));
+  shape.head_dim = static_cast<int>(
+      meta.whole_or("llama.attention.key_length", 1, kMaxWidth, shape.dim / shape.num_heads));
   if (meta.whole_or("llama.attention.value_length", 1, kMaxWidth, shape.head_dim) != shape.head_dim) {
     unsupported(file, "keys and values of different sizes are not supported");
   }
@@ -120,7 +123,8 @@ Shape read_gguf(const TensorFile& file) {
   rope.factor = meta.real_or("llama.rope.scaling.factor", meta.real_or("llama.rope.scale_linear", 1.0));
   if (meta.has("llama.rope.scale_linear") && rope.scaling == "none") rope.scaling = "linear";
   if (rope.scaling != "none" && rope.scaling != "linear") {
-    unsupported(file, str_cat("rope scaling \"", rope.scaling, "\" is not supported; supported: none, linear, llama3"));
+    unsupported(file, str_cat("rope scaling \"", rope.scaling,
+                              "\" is not supported; supported: none, linear, llama3"));
   }
   if (!(rope.theta > 0) || !(rope.factor > 0)) meta.bad("llama.rope.freq_base", "a positive number");
   check(file, shape);
@@ -139,7 +143,8 @@ Rope read_hf_rope(const TensorFile& file, const Metadata& meta, int max_position
   rope.scaling = type;
   if (type == "none") return rope;
   if (type != "linear" && type != "llama3") {
-    unsupported(file, str_cat("rope scaling \"", type, "\" is not supported; supported: default, linear, llama3"));
+    unsupported(file,
+                str_cat("rope scaling \"", type, "\" is not supported; supported: default, linear, llama3"));
   }
   rope.factor = meta.real(at + "factor");
   if (type == "llama3") {
@@ -174,7 +179,8 @@ Shape read_hf(const TensorFile& file) {
   }
   shape.vocab_size = vocabulary(file, "model.embed_tokens.weight");
   check(file, shape);
-  shape.inverse_frequencies = inverse_frequencies(read_hf_rope(file, meta, shape.max_positions), shape.head_dim);
+  shape.inverse_frequencies =
+      inverse_frequencies(read_hf_rope(file, meta, shape.max_positions), shape.head_dim);
   return shape;
 }
 

@@ -22,10 +22,10 @@ struct Layer {
 struct Weights {
   const TensorInfo* embedding = nullptr;  // [vocab_size, dim], read from the file row by row
   std::vector<Layer> layers;
-  std::vector<float> final_norm;          // [dim]
-  kernels::Linear head;                   // dim -> vocab_size
+  std::vector<float> final_norm;  // [dim]
+  kernels::Linear head;           // dim -> vocab_size
   int64_t num_parameters = 0;
-  int64_t num_bytes = 0;                  // packed
+  int64_t num_bytes = 0;  // packed
 };
 
 // Packs over the pool; pages of packed tensors are given back to the kernel. Throws Error{kBadFile} or

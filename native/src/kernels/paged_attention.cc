@@ -1,11 +1,11 @@
-#include "models/paged_attention.h"
+#include "kernels/paged_attention.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "deepinfer/status.h"
 
-namespace deepinfer::models {
+namespace deepinfer::kernels {
 namespace {
 
 constexpr int kPieceTokens = 256;
@@ -23,13 +23,13 @@ struct PagedAttention::State {
   float* weights;  // [kMaxQueries]
 };
 
-kernels::KvLayout make_kv_layout(kernels::KvType type, int head_dim, int block_tokens) {
-  DI_CHECK(head_dim % kernels::kLanes == 0 && head_dim <= kernels::kMaxHeadDim, head_dim);
-  DI_CHECK(block_tokens % kernels::kTileTokens == 0 && block_tokens > 0, block_tokens);
+KvLayout make_kv_layout(KvType type, int head_dim, int block_tokens) {
+  DI_CHECK(head_dim % kLanes == 0 && head_dim <= kMaxHeadDim, head_dim);
+  DI_CHECK(block_tokens % kTileTokens == 0 && block_tokens > 0, block_tokens);
   int64_t element = 2;
-  if (type == kernels::KvType::kF32) element = 4;
-  if (type == kernels::KvType::kI8) element = 1;
-  kernels::KvLayout layout;
+  if (type == KvType::kF32) element = 4;
+  if (type == KvType::kI8) element = 1;
+  KvLayout layout;
   layout.type = type;
   layout.head_dim = head_dim;
   layout.block_tokens = block_tokens;
@@ -37,7 +37,7 @@ kernels::KvLayout make_kv_layout(kernels::KvType type, int head_dim, int block_t
   layout.key_scale_offset = 2 * layout.value_offset;
   layout.value_scale_offset = layout.key_scale_offset;
   layout.head_bytes = 2 * layout.value_offset;
-  if (type == kernels::KvType::kI8) {
+  if (type == KvType::kI8) {
     layout.value_scale_offset += 4 * block_tokens;
     layout.head_bytes += 8 * block_tokens;
   }
@@ -45,8 +45,8 @@ kernels::KvLayout make_kv_layout(kernels::KvType type, int head_dim, int block_t
   return layout;
 }
 
-PagedAttention::PagedAttention(const kernels::KernelTable& kernels, ThreadPool& pool,
-                               const kernels::KvLayout& layout, int num_heads, int num_kv_heads)
+PagedAttention::PagedAttention(const KernelTable& kernels, ThreadPool& pool, const KvLayout& layout,
+                               int num_heads, int num_kv_heads)
     : kernels_(kernels),
       pool_(pool),
       layout_(layout),
@@ -57,13 +57,13 @@ PagedAttention::PagedAttention(const kernels::KernelTable& kernels, ThreadPool& 
 }
 
 int64_t PagedAttention::state_bytes() const {
-  return align64(int64_t{kernels::kMaxQueries} * (layout_.head_dim + 2) * static_cast<int64_t>(sizeof(float)));
+  return align64(int64_t{kMaxQueries} * (layout_.head_dim + 2) * static_cast<int64_t>(sizeof(float)));
 }
 
 PagedAttention::State PagedAttention::state_at(std::byte* memory) const {
   auto* sums = reinterpret_cast<float*>(memory);
-  float* maxima = sums + kernels::kMaxQueries * layout_.head_dim;
-  return {sums, maxima, maxima + kernels::kMaxQueries};
+  float* maxima = sums + kMaxQueries * layout_.head_dim;
+  return {sums, maxima, maxima + kMaxQueries};
 }
 
 void PagedAttention::plan(const Batch& batch, int group) {
@@ -88,12 +88,14 @@ void PagedAttention::plan(const Batch& batch, int group) {
   pieces_.clear();
   if (split_) {
     for (size_t i = 0; i < items_.size(); ++i) {
-      for (int piece = 0; piece < num_pieces(items_[i].end); ++piece) pieces_.emplace_back(static_cast<int>(i), piece);
+      for (int piece = 0; piece < num_pieces(items_[i].end); ++piece)
+        pieces_.emplace_back(static_cast<int>(i), piece);
     }
   }
   // Split: a state per piece. Otherwise two per thread: the running one and the current piece's.
   const int64_t num_states = split_ ? num_pieces_ : 2 * threads;
-  if (scratch_.size() < num_states * state_bytes()) scratch_ = Pages(num_states * state_bytes(), "attention scratch");
+  if (scratch_.size() < num_states * state_bytes())
+    scratch_ = Pages(num_states * state_bytes(), "attention scratch");
 }
 
 void PagedAttention::store(std::byte* layer, int token, const float* keys, const float* values) const {
@@ -111,15 +113,15 @@ void PagedAttention::store(std::byte* layer, int token, const float* keys, const
 void PagedAttention::attend_piece(const Item& item, int piece, const std::byte* layer, State& state) const {
   const auto s = static_cast<size_t>(item.sequence);
   const BatchSequence& sequence = batch_->sequences[s];
-  const float* queries[kernels::kMaxQueries];
-  int32_t limits[kernels::kMaxQueries];
+  const float* queries[kMaxQueries];
+  int32_t limits[kMaxQueries];
   for (int q = 0; q < item.num_queries; ++q) {
     const int token = (item.first_query + q) / group_size_;
     const int head = item.kv_head * group_size_ + (item.first_query + q) % group_size_;
     queries[q] = queries_ + (sequence.first_token + token) * query_stride_ + head * layout_.head_dim;
     limits[q] = sequence.num_computed + token + 1;
   }
-  kernels::AttendArgs args;
+  AttendArgs args;
   args.layout = layout_;
   args.cache = layer + item.kv_head * layout_.head_bytes;
   args.block_stride = layer_block_bytes();
@@ -195,4 +197,4 @@ void PagedAttention::run(const std::byte* layer, const float* queries, int64_t q
   });
 }
 
-}  // namespace deepinfer::models
+}  // namespace deepinfer::kernels

@@ -11,15 +11,15 @@
 #include "deepinfer/threads.h"
 #include "kernels/kernels.h"
 
-namespace deepinfer::models {
+namespace deepinfer::kernels {
 
 // Byte layout of one kv head inside one block of one layer.
-kernels::KvLayout make_kv_layout(kernels::KvType type, int head_dim, int block_tokens);
+KvLayout make_kv_layout(KvType type, int head_dim, int block_tokens);
 
 class PagedAttention {
  public:
-  PagedAttention(const kernels::KernelTable& kernels, ThreadPool& pool, const kernels::KvLayout& layout,
-                 int num_heads, int num_kv_heads);
+  PagedAttention(const KernelTable& kernels, ThreadPool& pool, const KvLayout& layout, int num_heads,
+                 int num_kv_heads);
 
   int64_t layer_block_bytes() const { return layout_.head_bytes * num_kv_heads_; }
 
@@ -31,7 +31,8 @@ class PagedAttention {
 
   // queries: [num_tokens] rows of [num_heads][head_dim], scaled, `query_stride` apart; out: the same with
   // `out_stride`. layer: this layer's plane of the cache.
-  void run(const std::byte* layer, const float* queries, int64_t query_stride, float* out, int64_t out_stride);
+  void run(const std::byte* layer, const float* queries, int64_t query_stride, float* out,
+           int64_t out_stride);
 
  private:
   struct Item {
@@ -50,9 +51,9 @@ class PagedAttention {
   State state_at(std::byte* memory) const;
   int64_t state_bytes() const;
 
-  const kernels::KernelTable& kernels_;
+  const KernelTable& kernels_;
   ThreadPool& pool_;
-  kernels::KvLayout layout_;
+  KvLayout layout_;
   int num_heads_, num_kv_heads_, group_size_;
 
   const Batch* batch_ = nullptr;
@@ -69,4 +70,4 @@ class PagedAttention {
   int64_t out_stride_ = 0;
 };
 
-}  // namespace deepinfer::models
+}  // namespace deepinfer::kernels
