@@ -70,25 +70,6 @@ class TextState:
     @property
     def matched_stop(self) -> str: ...
 
-class BpeTokenizer:
-    # tokens: bytes of every id, empty where no ordinary word can become it; merges: pairs of ids, best first.
-    # specials are cut out of the text when parse_special is true, added ones always: leftmost, then longest.
-    # ignore_merges and nfc as in the model's tokenizer (llama 3 wants the first, qwen 2 the second).
-    def __init__(
-        self,
-        tokens: list[bytes],
-        merges: list[tuple[int, int]],
-        pre: str,
-        specials: dict[bytes, int],
-        added: dict[bytes, int] = {},
-        ignore_merges: bool = False,
-        nfc: bool = False,
-    ) -> None: ...
-    def encode(self, text: str | bytes, parse_special: bool) -> list[int]: ...
-    def split(self, text: str | bytes) -> list[bytes]: ...  # the words that are encoded one by one
-    @staticmethod
-    def known_pre() -> list[str]: ...
-
 # --- engine ---------------------------------------------------------------------------------------
 
 class ThreadPool:

@@ -44,7 +44,7 @@ void Sample::close(FinishReason reason) {
 
 RequestState::RequestState(Request&& submitted, uint64_t arrival, std::span<const int32_t> eos_token_ids)
     : request(std::move(submitted)), ordinal(arrival), stop_tokens(request.sampling.stop_token_ids) {
-  if (!request.sampling.ignore_eos)
+  if (!request.sampling.ignore_eos || request.constraint)  // only the constraint knows when its text may end
     stop_tokens.insert(stop_tokens.end(), eos_token_ids.begin(), eos_token_ids.end());
   completion.id = request.id;
   completion.num_prompt_tokens = num_prompt();
