@@ -48,17 +48,17 @@ const DTypeInfo& dtype_info(DType dtype);
 struct TensorInfo {
   std::string name;
   DType dtype = DType::kF32;
-  std::vector<int64_t> shape;      // outermost first: a weight is [out_features, in_features]
-  const std::byte* data = nullptr; // num_bytes bytes inside the mapping, lives as long as the TensorFile
+  std::vector<int64_t> shape;       // outermost first: a weight is [out_features, in_features]
+  const std::byte* data = nullptr;  // num_bytes bytes inside the mapping, lives as long as the TensorFile
   uint64_t num_bytes = 0;
-  int file_index = 0;              // into TensorFile::files()
-  uint64_t file_offset = 0;        // bytes from the start of that file
+  int file_index = 0;        // into TensorFile::files()
+  uint64_t file_offset = 0;  // bytes from the start of that file
 };
 
 // A typed metadata value. Integer kinds are widened; arrays are homogeneous.
-using MetaValue = std::variant<bool, int64_t, uint64_t, double, std::string, std::vector<bool>,
-                               std::vector<int64_t>, std::vector<uint64_t>, std::vector<double>,
-                               std::vector<std::string>>;
+using MetaValue =
+    std::variant<bool, int64_t, uint64_t, double, std::string, std::vector<bool>, std::vector<int64_t>,
+                 std::vector<uint64_t>, std::vector<double>, std::vector<std::string>>;
 
 enum class FileFormat { kGguf, kSafetensors };
 
@@ -86,7 +86,8 @@ class TensorFile {
                             std::span<const DType> dtypes) const;
 
   // Tells the kernel that the pages of these bytes are not needed any more (after packing).
-  void drop_pages(const TensorInfo& tensor) const;
+  // Only for tensors that lie in a file mapping: anonymous memory would lose its contents.
+  virtual void drop_pages(const TensorInfo& tensor) const;
 
  protected:
   FileFormat format_ = FileFormat::kGguf;
