@@ -20,7 +20,7 @@ def _usage_error(error: Any, args: Sequence[str]) -> Exception:
     command = next((a for a in args if not a.startswith("-")), "")
     path = f"deepinfer {command}" if command in COMMANDS else "deepinfer"
     message = error.message.rstrip(".") if type(error).__name__ == "NoSuchOption" else error.format_message()
-    message = " ".join(message.split()).rstrip(".")
+    message = " ".join(message.replace("Value error, ", "").split()).rstrip(".")  # pydantic's words
     possibilities = getattr(error, "possibilities", None)  # of NoSuchOption, best last
     if possibilities:
         close = get_close_matches(error.option_name, possibilities, n=1) or sorted(possibilities)

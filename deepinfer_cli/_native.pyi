@@ -70,6 +70,25 @@ class TextState:
     @property
     def matched_stop(self) -> str: ...
 
+class BpeTokenizer:
+    # tokens: bytes of every id, empty where no ordinary word can become it; merges: pairs of ids, best first.
+    # specials are cut out of the text when parse_special is true, added ones always: leftmost, then longest.
+    # ignore_merges and nfc as in the model's tokenizer (llama 3 wants the first, qwen 2 the second).
+    def __init__(
+        self,
+        tokens: list[bytes],
+        merges: list[tuple[int, int]],
+        pre: str,
+        specials: dict[bytes, int],
+        added: dict[bytes, int] = {},
+        ignore_merges: bool = False,
+        nfc: bool = False,
+    ) -> None: ...
+    def encode(self, text: str | bytes, parse_special: bool) -> list[int]: ...
+    def split(self, text: str | bytes) -> list[bytes]: ...  # the words that are encoded one by one
+    @staticmethod
+    def known_pre() -> list[str]: ...
+
 # --- engine ---------------------------------------------------------------------------------------
 
 class ThreadPool:
@@ -273,3 +292,28 @@ class Engine:
     def stop(self) -> None: ...
     def stats(self) -> dict[str, int | float]: ...
     def check_integrity(self) -> None: ...
+
+# --- CPU ------------------------------------------------------------------------------------------
+
+class CpuExecutor(Executor):
+    # Binds and packs the model's weights; keeps file and pool alive.
+    def __init__(
+        self,
+        tensor_file: TensorFile,
+        pool: ThreadPool,
+        *,
+        precision: str = "fast",  # fast, bf16, fp32
+        kv_dtype: str = "f16",  # f16, bf16, f32, int8
+        isa: str | None = None,  # a kernel level; None or "auto": DEEPINFER_ISA or the best
+        block_tokens: int = 32,  # tokens per cache block, a multiple of 16
+    ) -> None: ...
+    @property
+    def info(self) -> dict[str, Any]: ...  # family name vocab_size ... weight_bytes isa
+
+def cpu_isa_levels() -> list[str]: ...  # that this CPU can run, slowest first
+def default_isa() -> str: ...  # the best, or DEEPINFER_ISA
+def kernel_self_test() -> list[tuple[str, str, bool, str]]: ...  # (kernel, level, ok, detail)
+def supported_architectures() -> list[str]: ...
+def available_memory_bytes() -> int: ...
+def dram_read_gbps(seconds: float, pool: ThreadPool) -> float: ...
+def dequantize(dtype: str, blocks: bytes) -> bytes: ...  # float32 bytes of a weight type's blocks

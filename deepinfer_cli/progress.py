@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from deepinfer_cli.console import Console
 
 LINE_INTERVAL_S: Final = 30.0
-BAR_INTERVAL_S: Final = 0.1
+BAR_INTERVAL_S: Final = 0.25
 
 
 class Progress:

@@ -16,7 +16,7 @@ def command(
     ctx: typer.Context,
     shell: Annotated[
         Literal["bash", "zsh", "fish"],
-        typer.Argument(metavar="bash|zsh|fish", help="The shell to complete in"),
+        typer.Argument(metavar="SHELL", help="bash, zsh or fish"),
     ],
 ) -> None:
     """Print a completion script, for example: deepinfer completion bash >> ~/.bashrc"""

@@ -67,10 +67,10 @@ def plan_blocks(
     most = blocks(max_context, max_num_seqs)
     limit = budget_bytes or int(free_bytes * FREE_SHARE) or size(most)
     if size(least) > limit:
-        source = "kv_cache_bytes allows" if budget_bytes else "are available for it"
+        given = "kv_cache_bytes allows" if budget_bytes else "half of the free memory is"
         raise ResourceError(
-            f"the KV cache of one sequence of {max_context:,} tokens needs {size(least):,} bytes, but only "
-            f"{limit:,} {source}",
+            f"the KV cache of one sequence of {max_context:,} tokens needs {size(least):,} bytes, but "
+            f"{given} {limit:,}",
             "lower --max-model-len, or choose a smaller --kv-dtype",
         )
     wanted = most if budget_bytes else blocks(min(max_context, TYPICAL_TOKENS), max_num_seqs)

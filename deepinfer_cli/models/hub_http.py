@@ -72,12 +72,17 @@ def is_offline() -> bool:
     return os.environ.get("HF_HUB_OFFLINE", "").strip().upper() in ("1", "TRUE", "YES", "ON")
 
 
+def _endpoint() -> str | None:
+    """Another hub, or a mirror; read when it is needed, not when the library happens to be imported."""
+    return os.environ.get("HF_ENDPOINT", "").rstrip("/") or None
+
+
 def list_files(repo: str, revision: str) -> HubListing:
     """Commit and files of a revision. Raises HubRefusal or HubUnreachable."""
     from huggingface_hub import HfApi
 
     with hub_errors(repo, revision):
-        info = HfApi().model_info(repo, revision=revision, files_metadata=True)
+        info = HfApi(endpoint=_endpoint()).model_info(repo, revision=revision, files_metadata=True)
     if not info.sha or not re.fullmatch(r"[0-9a-f]{40}", info.sha):
         raise HubRefusal(f"the hub gave no commit for {repo} at {revision}")
     files = []
@@ -178,7 +183,7 @@ def _get(listing: HubListing, name: str, headers: dict[str, str]) -> Iterator[An
         hf_raise_for_status,
     )
 
-    url = hf_hub_url(listing.repo, name, revision=listing.commit)
+    url = hf_hub_url(listing.repo, name, revision=listing.commit, endpoint=_endpoint())
     # Bytes as stored: a transparent compression would break offsets and checksums.
     wanted = {**build_hf_headers(), "Accept-Encoding": "identity", **headers}
     with _session().stream("GET", url, headers=wanted, follow_redirects=True) as response:
@@ -313,7 +318,7 @@ def _pieces(listing: HubListing, file: HubFile, offset: int) -> Iterator[tuple[b
             given = _CONTENT_RANGE.fullmatch(response.headers.get("content-range", ""))
             restart = response.status_code != 206 or given is None or int(given[1]) != offset
         left = file.num_bytes - (0 if restart else offset)
-        for piece in response.iter_bytes(PIECE_BYTES):
+        for piece in response.iter_bytes():  # as they come: nothing is lost when the line breaks
             if len(piece) > left:
                 piece = piece[:left]  # a longer answer fails its checksum, and fills no disk
             if not piece:

@@ -14,7 +14,7 @@ from deepinfer_cli.models.registry import KNOWN_MODELS, SMALL_MODEL, KnownModel
 
 @dataclass(frozen=True, slots=True)
 class ModelPath:
-    path: Path  # a .gguf file, a .safetensors file, or a folder with config.json
+    path: Path  # a .gguf file, or a folder with config.json and safetensors
     name: str  # as the user named it
     source: str  # "local", "wheel" or "hub"
     revision: str | None = None  # commit, of hub models
@@ -40,14 +40,15 @@ def resolve_model(name: str | None, revision: str | None, say: Callable[[str], N
 
 def cached_known(model: KnownModel, revision: str | None = None) -> ModelPath | None:
     """A known model in the cache, from whichever source it came; the wheel's file first."""
-    from deepinfer_cli.models.hub import HubName, cached_commit, cached_model
-    from deepinfer_cli.models.wheel import cached_wheel_model
-
     if model.wheel is not None and revision is None:
+        from deepinfer_cli.models.wheel import cached_wheel_model
+
         path = cached_wheel_model(model.wheel)
         if path is not None:
             return ModelPath(path, model.name, "wheel")
     if model.hub is not None:
+        from deepinfer_cli.models.hub import HubName, cached_commit, cached_model
+
         hub = HubName(model.hub.repo, None, revision or model.hub.revision)
         path = cached_model(hub)
         if path is not None:
@@ -57,14 +58,14 @@ def cached_known(model: KnownModel, revision: str | None = None) -> ModelPath | 
 
 def _small_model(say: Callable[[str], None]) -> ModelPath:
     """The default of `run`; fetched on first use, since it is small and needs no account anywhere."""
-    from deepinfer_cli.models.hub_http import is_offline
-    from deepinfer_cli.models.wheel import fetch_wheel_model
-
     model = KNOWN_MODELS[SMALL_MODEL]
     say(f"no model named: using {model.name} ({model.summary.partition(',')[0]}); --model names another")
     found = cached_known(model)
     if found is not None:
         return found
+    from deepinfer_cli.models.hub_http import is_offline
+    from deepinfer_cli.models.wheel import fetch_wheel_model
+
     if is_offline():
         raise ModelError(
             f"{model.name} is not on this machine and HF_HUB_OFFLINE forbids fetching it",
@@ -83,6 +84,8 @@ def _local(path: Path) -> Path:
     if path.is_file():
         if path.suffix in (".bin", ".pt", ".pth", ".ckpt", ".pkl"):
             raise ModelError(f"{path}: pickle files are never loaded", "convert it to safetensors or GGUF")
+        if path.suffix == ".safetensors" and (path.parent / "config.json").is_file():
+            return path.parent  # what the weights mean stands in the files beside them
         return path
     raise ModelError(f"{path}: there is no such file or folder", _near(path))
 

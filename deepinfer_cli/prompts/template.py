@@ -15,6 +15,7 @@ from deepinfer_cli.prompts.sandbox import chat_environment
 from deepinfer_cli.prompts.types import PromptError
 
 MAX_PROMPT_CHARS = 32 << 20
+MAX_TEMPLATE_BYTES = 1 << 20
 # Ends the text of the message to be continued while the template renders; the prompt is cut there. The
 # trailing space tells whether the template trims messages.
 CONTINUE_MARK = "\ue000continue\ue001 "

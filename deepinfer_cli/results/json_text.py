@@ -27,7 +27,9 @@ def json_string(text: str) -> str:
 
 def json_float32(value: float) -> str:
     """Nine digits give back the same float32; what JSON has no number for becomes null."""
-    return f"{value:.9g}" if math.isfinite(value) else "null"
+    if value == 0.0 or not math.isfinite(value):
+        return repr(value) if value == 0.0 else "null"  # -0 would be read back as the integer 0
+    return f"{value:.9g}"
 
 
 def json_value(value: object) -> str:

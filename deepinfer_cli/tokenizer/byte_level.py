@@ -17,9 +17,6 @@ def byte_of_character() -> dict[str, int]:
 
 def spelled_bytes(token: str) -> bytes:
     """Bytes of a vocabulary entry; characters outside the alphabet stand for their own UTF-8."""
-    usual = token.replace("\u0120", " ")  # U+0120 spells the space in front of a word
-    if usual.isascii():
-        return usual.encode()
     alphabet = byte_of_character()
     try:
         return bytes([alphabet[character] for character in token])

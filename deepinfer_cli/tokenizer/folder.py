@@ -60,7 +60,7 @@ def folder_eos_token_ids(folder: Path, tokenizer: LibraryTokenizer) -> list[int]
         token_id = tokenizer.backend.token_to_id(spelling)
         if token_id is not None:
             found.append(token_id)
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys([*found, *tokenizer.end_token_ids()]))
 
 
 def read_json_object(path: Path) -> dict[str, Any]:

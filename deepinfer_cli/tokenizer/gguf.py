@@ -18,18 +18,6 @@ MODELS = ("gpt2",)
 # tokenizer.ggml.token_type values
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 
-# Control tokens that end a turn. Files often name one end token only, while the model uses another.
-END_SPELLINGS = (
-    "<|endoftext|>",
-    "<|im_end|>",
-    "<|eot_id|>",
-    "<|eom_id|>",
-    "<|end_of_text|>",
-    "<|end|>",
-    "<end_of_turn>",
-    "<\uff5cend\u2581of\u2581sentence\uff5c>",
-)
-
 
 def gguf_tokenizer(metadata: Mapping[str, Any]) -> LibraryTokenizer:
     """Raises TokenizerError naming the key that is missing, wrong or unsupported."""
@@ -48,13 +36,16 @@ def gguf_tokenizer(metadata: Mapping[str, Any]) -> LibraryTokenizer:
         known = ", ".join(sorted(PRE_TOKENIZERS))
         raise TokenizerError(f"tokenizer.ggml.pre is {pre_name!r}; supported: {known}")
 
-    added = [i for i, kind in enumerate(types) if kind in (CONTROL, USER_DEFINED, UNKNOWN)]
-    special = [kind in (CONTROL, UNKNOWN) for kind in types]
+    unusual = [i for i, kind in enumerate(types) if kind != NORMAL]  # a few of 100,000
+    added = [i for i in unusual if types[i] in (CONTROL, USER_DEFINED, UNKNOWN)]
+    special = [False] * len(tokens)
+    for i in unusual:
+        special[i] = types[i] in (CONTROL, UNKNOWN)
     bos = _token_id(metadata, "bos_token_id", len(tokens))
     adds_bos = metadata.get(PREFIX + "add_bos_token", False) is True
     return LibraryTokenizer(
         _build(tokens, _merges(merge_lines), pre, added, special),
-        token_bytes=byte_level_table(tokens, {i for i, kind in enumerate(types) if kind != NORMAL}),
+        token_bytes=byte_level_table(tokens, unusual),
         special=special,
         bos_token_id=bos,
         adds_bos=adds_bos,
@@ -64,14 +55,11 @@ def gguf_tokenizer(metadata: Mapping[str, Any]) -> LibraryTokenizer:
     )
 
 
-def gguf_eos_token_ids(metadata: Mapping[str, Any]) -> list[int]:
+def gguf_eos_token_ids(metadata: Mapping[str, Any], tokenizer: LibraryTokenizer) -> list[int]:
     """Every id that ends an answer: those that the file names, and control tokens known to end a turn."""
-    tokens = _list(metadata, "tokens", str)
-    types = _list(metadata, "token_type", int, default=[NORMAL] * len(tokens))
-    named = (_token_id(metadata, f"{name}_token_id", len(tokens)) for name in ("eos", "eot", "eom"))
-    control = (i for i, kind in enumerate(types[: len(tokens)]) if kind == CONTROL)
-    known = (i for i in control if tokens[i] in END_SPELLINGS)
-    return list(dict.fromkeys(i for i in (*named, *known) if i is not None))
+    size = tokenizer.vocab_size
+    named = [_token_id(metadata, f"{name}_token_id", size) for name in ("eos", "eot", "eom")]
+    return list(dict.fromkeys([*(i for i in named if i is not None), *tokenizer.end_token_ids()]))
 
 
 def _build(
@@ -107,9 +95,9 @@ def _build(
 def _merges(lines: Sequence[str]) -> list[tuple[str, str]]:
     # The byte-level alphabet has no space, so the one space of a line separates its two parts.
     merges = [tuple(line.split(" ")) for line in lines]
-    for i, merge in enumerate(merges):
-        if len(merge) != 2:
-            raise TokenizerError(f"tokenizer.ggml.merges entry {i} is {lines[i]!r}, wanted two parts")
+    if set(map(len, merges)) - {2}:
+        bad = next(line for line, merge in zip(lines, merges, strict=True) if len(merge) != 2)
+        raise TokenizerError(f"tokenizer.ggml.merges has {bad!r}, wanted two parts")
     return cast(list[tuple[str, str]], merges)
 
 
@@ -140,5 +128,5 @@ def _fingerprint(
     digest.update(f"{pre_name}\0{bos}\0{len(tokens)}\0{len(merge_lines)}\0".encode())
     digest.update("\0".join(tokens).encode("utf-8", "surrogatepass"))
     digest.update("\0".join(merge_lines).encode("utf-8", "surrogatepass"))
-    digest.update(",".join(map(str, types)).encode())
+    digest.update(repr(types).encode())
     return digest.hexdigest()

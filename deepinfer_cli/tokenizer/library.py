@@ -8,6 +8,19 @@ from typing import Any
 
 from deepinfer_cli.tokenizer.byte_level import spelled_bytes
 
+# Control tokens that end a turn. Files often name one end token only while the model uses
+# another, and GGUF and safetensors of one model name different ones.
+END_SPELLINGS = (
+    "<|endoftext|>",
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|end_of_text|>",
+    "<|end|>",
+    "<end_of_turn>",
+    "<\uff5cend\u2581of\u2581sentence\uff5c>",
+)
+
 
 class TokenizerError(ValueError):
     """A tokenizer that cannot be used; the message is one sentence."""
@@ -54,6 +67,10 @@ class LibraryTokenizer:
     def id_of_special(self, spelling: str) -> int | None:
         return self._id_of_special.get(spelling)
 
+    def end_token_ids(self) -> list[int]:
+        """Special tokens whose spelling is known to end a turn."""
+        return [i for text, i in self._id_of_special.items() if text in END_SPELLINGS]
+
     def encode(self, text: str, parse_special: bool = False) -> list[int]:
         backend = self._backend if parse_special else self._without_specials()
         ids: list[int] = backend.encode(text, add_special_tokens=False).ids
@@ -73,9 +90,13 @@ class LibraryTokenizer:
             return self._plain_backend
 
 
-def byte_level_table(tokens: Sequence[str], literal: set[int]) -> list[bytes]:
+def byte_level_table(tokens: Sequence[str], literal: Sequence[int]) -> list[bytes]:
     """[len(tokens)] bytes of each id: byte-level spelling, or plain UTF-8 for ids in `literal`."""
-    return [
-        token.encode("utf-8", "replace") if i in literal else spelled_bytes(token)
-        for i, token in enumerate(tokens)
+    # Most entries are ASCII but for U+0120, which spells the space in front of a word.
+    table = [
+        usual.encode() if (usual := token.replace("\u0120", " ")).isascii() else spelled_bytes(token)
+        for token in tokens
     ]
+    for i in literal:
+        table[i] = tokens[i].encode("utf-8", "replace")
+    return table

@@ -10,5 +10,6 @@ void bind_rows(nanobind::module_& m);        // scan_row, RowScan, IdTable
 void bind_files(nanobind::module_& m);       // open_tensor_file, TensorFile
 void bind_text(nanobind::module_& m);        // TokenTable, TextState
 void bind_engine(nanobind::module_& m);      // ThreadPool, Executor, FakeExecutor, Engine and their data
+void bind_cpu(nanobind::module_& m);         // CpuExecutor, kernel levels, self-test, decoding
 
 }  // namespace deepinfer::bindings

@@ -11,4 +11,5 @@ NB_MODULE(_native, m) {
   deepinfer::bindings::bind_files(m);
   deepinfer::bindings::bind_text(m);
   deepinfer::bindings::bind_engine(m);
+  deepinfer::bindings::bind_cpu(m);
 }

@@ -17,6 +17,8 @@ function(_deepinfer_isa_object core name)
   target_compile_definitions(deepinfer_isa_${name} PRIVATE DEEPINFER_ISA=${name} DEEPINFER_ISA_${name}=1)
   target_compile_options(deepinfer_isa_${name} PRIVATE -ffp-contract=off ${ARGN})
   deepinfer_warnings(deepinfer_isa_${name})
+  # GCC 12 takes the undefined pass-through operands of its own AVX-512 header for mistakes.
+  target_compile_options(deepinfer_isa_${name} PRIVATE -Wno-uninitialized -Wno-maybe-uninitialized)
   deepinfer_sanitize(deepinfer_isa_${name})
   target_sources(${core} PRIVATE $<TARGET_OBJECTS:deepinfer_isa_${name}>)
   target_compile_definitions(${core} PRIVATE DEEPINFER_HAVE_ISA_${name}=1)

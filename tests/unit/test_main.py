@@ -39,7 +39,11 @@ MESSAGES = [
         "accelerator nvidia cannot run rows",
         "it was set by cli --acc",
     ),
-    (["completion", "csh"], "invalid value for 'shell'", "`deepinfer completion --help`"),
+    (
+        ["completion", "csh"],
+        "invalid value for 'SHELL': 'csh' is not one of 'bash', 'zsh', 'fish'",
+        "`deepinfer completion --help`",
+    ),
     (["--json"], "invalid value for --json: goes with --version", "`deepinfer --help` lists"),
 ]
 

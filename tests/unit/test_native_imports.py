@@ -12,7 +12,6 @@ DOORS = {
     "tokenizer/native_bpe.py",
     "models/fake.py",  # a model that is nothing but a native executor
     "models/headers.py",
-    "models/fake.py",  # the weightless executor
     "machine.py",
     "version.py",  # reports the build
 }

@@ -59,8 +59,9 @@ def test_half_a_character_becomes_one_replacement_character():
 
 
 def test_every_known_end_token_ends_an_answer():
-    assert gguf_eos_token_ids(gguf_metadata()) == [2, 0]
-    assert gguf_eos_token_ids(gguf_metadata(eos_token_id=None, eot_token_id=5)) == [5, 0, 2]
+    for changes, wanted in (({}, [2, 0]), ({"eos_token_id": None, "eot_token_id": 5}, [5, 0, 2])):
+        metadata = gguf_metadata(**changes)
+        assert gguf_eos_token_ids(metadata, gguf_tokenizer(metadata)) == wanted
 
 
 @pytest.mark.parametrize(

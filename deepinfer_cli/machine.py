@@ -1,0 +1,84 @@
+"""What this machine is: kernel levels, cores, memory and how fast it reads memory."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from deepinfer_cli._native import ThreadPool
+
+
+@dataclass(frozen=True)
+class KernelCheck:
+    """One kernel of one level against its scalar twin."""
+
+    kernel: str
+    isa: str
+    ok: bool
+    detail: str
+
+
+def num_cores() -> int:
+    """Cores that this process may use: its affinity, cut by a control group's CPU quota."""
+    cores = len(os.sched_getaffinity(0))
+    quota = _cpu_quota(Path("/sys/fs/cgroup/cpu.max"))
+    return max(1, min(cores, quota)) if quota is not None else cores
+
+
+def _cpu_quota(path: Path) -> int | None:
+    """Whole CPUs that a cgroup file like "150000 100000" allows; None without a limit."""
+    try:
+        quota, period = path.read_text().split()[:2]
+        return max(1, int(quota) // int(period))
+    except (OSError, ValueError, ZeroDivisionError):
+        return None
+
+
+def cpu_name() -> str:
+    """The processor as the kernel names it, "" when it does not."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(errors="replace")
+    except OSError:
+        return ""
+    for line in text.splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() in ("model name", "Processor"):
+            return value.strip()
+    return ""
+
+
+def isa_levels() -> list[str]:
+    """Kernel levels this CPU can run, slowest first."""
+    from deepinfer_cli import _native
+
+    return _native.cpu_isa_levels()
+
+
+def default_isa() -> str:
+    from deepinfer_cli import _native
+
+    return _native.default_isa()
+
+
+def available_memory_bytes() -> int:
+    """Memory this process can still get, within its control group."""
+    from deepinfer_cli import _native
+
+    return _native.available_memory_bytes()
+
+
+def kernel_checks() -> list[KernelCheck]:
+    """Every kernel of every level this CPU can run, against the scalar one."""
+    from deepinfer_cli import _native
+
+    return [KernelCheck(*result) for result in _native.kernel_self_test()]
+
+
+def memory_read_gbps(seconds: float = 0.2, pool: ThreadPool | None = None) -> float:
+    """Gigabytes (10^9) per second that all cores read together; wall time, so other jobs show in it."""
+    from deepinfer_cli import _native
+
+    return _native.dram_read_gbps(seconds, pool or _native.ThreadPool(num_cores()))

@@ -1,0 +1,96 @@
+#include "base/pages.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "deepinfer/status.h"
+
+namespace deepinfer {
+namespace {
+
+constexpr int64_t kHugePage = 2 << 20;
+
+// Huge pages speed up streaming by some percent, but a first touch can cost milliseconds when the kernel has
+// to compact memory for it. One measured fault decides for the whole process.
+bool huge_pages_are_cheap() {
+  static const bool cheap = [] {
+    void* probe = mmap(nullptr, 2 * kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (probe == MAP_FAILED) return false;
+    const auto address = reinterpret_cast<uintptr_t>(probe);
+    auto* aligned = reinterpret_cast<volatile char*>((address + kHugePage - 1) / kHugePage * kHugePage);
+    madvise(probe, 2 * kHugePage, MADV_HUGEPAGE);
+    const auto start = std::chrono::steady_clock::now();
+    *aligned = 1;
+    const auto spent = std::chrono::steady_clock::now() - start;
+    munmap(probe, 2 * kHugePage);
+    return spent < std::chrono::microseconds(1000);
+  }();
+  return cheap;
+}
+
+// The number in a one-number file, or `otherwise` ("max", or no such file).
+int64_t read_number(const std::string& path, int64_t otherwise) {
+  std::ifstream file(path);
+  int64_t value = 0;
+  return file >> value ? value : otherwise;
+}
+
+}  // namespace
+
+Pages::Pages(int64_t num_bytes, const char* what) : size_(num_bytes) {
+  DI_CHECK(num_bytes >= 0, num_bytes);
+  if (num_bytes == 0) return;
+  mapped_ = (num_bytes + 4095) / 4096 * 4096;
+  void* memory = mmap(nullptr, static_cast<size_t>(mapped_), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) {
+    fail(ErrorCode::kResource, "no memory for ", what, ": ", num_bytes / (1 << 20), " MiB needed, ",
+         available_memory_bytes() / (1 << 20), " MiB available");
+  }
+  data_ = static_cast<std::byte*>(memory);
+  if (mapped_ >= 2 * kHugePage && huge_pages_are_cheap()) {
+    madvise(memory, static_cast<size_t>(mapped_), MADV_HUGEPAGE);
+  }
+}
+
+Pages::~Pages() {
+  if (data_ != nullptr) munmap(data_, static_cast<size_t>(mapped_));
+}
+
+Pages::Pages(Pages&& other) noexcept { *this = std::move(other); }
+
+Pages& Pages::operator=(Pages&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  std::swap(mapped_, other.mapped_);
+  return *this;
+}
+
+int64_t available_memory_bytes() {
+  int64_t available = std::numeric_limits<int64_t>::max();
+  std::ifstream meminfo("/proc/meminfo");
+  std::string key, unit;
+  int64_t kibibytes = 0;
+  while (meminfo >> key >> kibibytes) {
+    if (key == "MemAvailable:") {
+      available = kibibytes * 1024;
+      break;
+    }
+    std::getline(meminfo, unit);
+  }
+  const int64_t limit = read_number("/sys/fs/cgroup/memory.max", -1);
+  if (limit >= 0) {
+    // Page cache counts as used but can be taken back, so this errs on the careful side.
+    const int64_t used = read_number("/sys/fs/cgroup/memory.current", 0);
+    available = std::min(available, std::max<int64_t>(0, limit - used));
+  }
+  return available;
+}
+
+}  // namespace deepinfer

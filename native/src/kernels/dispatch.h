@@ -1,0 +1,20 @@
+// Which kernel levels this build has, which this CPU can run, and the table of one of them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernels/kernels.h"
+
+namespace deepinfer::kernels {
+
+// Names of the levels that this build has and this CPU can run, slowest first.
+std::vector<std::string> available_levels();
+
+// The best level, or the one named by the environment variable DEEPINFER_ISA.
+std::string default_level();
+
+// `name`: a level, or empty for default_level(). Throws Error{kUnsupported} naming the levels there are.
+const KernelTable& table_for(const std::string& name);
+
+}  // namespace deepinfer::kernels

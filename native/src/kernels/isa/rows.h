@@ -1,0 +1,130 @@
+// Work along one row: normalisation, activation, rotation, and the conversion of activations.
+#pragma once
+
+#include "kernels/isa/gemm.h"
+
+namespace deepinfer::kernels::DEEPINFER_ISA {
+
+// e^x, relative error below 1e-7, for x clamped to [-87, 88]: x = n ln 2 + r, then 1 + r q(r) with a minimax
+// q of degree 5. exp(0) is exactly 1.
+DI_INLINE f32x16 f_exp(f32x16 x) {
+  x = f_min(f_max(x, f_set1(-87.0f)), f_set1(88.0f));
+  const i32x16 n = f_round(f_mul(x, f_set1(0x1.715476p+0f)));
+  const f32x16 whole = i_to_f32(n);
+  f32x16 r = f_fma(whole, f_set1(-0x1.63p-1f), x);  // few bits: exact products
+  r = f_fma(whole, f_set1(2.12194440e-4f), r);
+  f32x16 q = f_set1(0x1.6ae6e0p-10f);
+  q = f_fma(q, r, f_set1(0x1.1267d8p-7f));
+  q = f_fma(q, r, f_set1(0x1.555824p-5f));
+  q = f_fma(q, r, f_set1(0x1.555418p-3f));
+  q = f_fma(q, r, f_set1(0x1.fffffcp-2f));
+  q = f_fma(q, r, f_set1(1.0f));
+  return f_scale2(f_fma(q, r, f_set1(1.0f)), n);
+}
+
+static void exp_row(const float* x, int n, float* y) {
+  for (int i = 0; i < n; i += kLanes) f_store(y + i, f_exp(f_load(x + i)));
+}
+
+static void rms_norm(const float* x, const float* weight, float epsilon, int n, float* y) {
+  f32x16 squares = f_zero();
+  for (int i = 0; i < n; i += kLanes) {
+    const f32x16 v = f_load(x + i);
+    squares = f_fma(v, v, squares);
+  }
+  const float mean = f_sum(squares) / static_cast<float>(n);
+  const f32x16 inverse = f_set1(1.0f / __builtin_sqrtf(mean + epsilon));
+  for (int i = 0; i < n; i += kLanes)
+    f_store(y + i, f_mul(f_mul(f_load(x + i), inverse), f_load(weight + i)));
+}
+
+static void swiglu(const float* gate, const float* up, int n, float* y) {
+  const f32x16 one = f_set1(1.0f);
+  for (int i = 0; i < n; i += kLanes) {
+    const f32x16 g = f_load(gate + i);
+    const f32x16 silu = f_div(g, f_add(one, f_exp(f_sub(f_zero(), g))));
+    f_store(y + i, f_mul(silu, f_load(up + i)));
+  }
+}
+
+static void rope(float* heads, int num_heads, int head_dim, const float* cosines, const float* sines,
+                 float scale) {
+  const int half = head_dim / 2;
+  for (int h = 0; h < num_heads; ++h) {
+    float* first = heads + static_cast<int64_t>(h) * head_dim;
+    float* second = first + half;
+    int i = 0;
+    for (; i + kLanes <= half; i += kLanes) {
+      const f32x16 a = f_load(first + i), b = f_load(second + i);
+      const f32x16 cosine = f_load(cosines + i), sine = f_load(sines + i);
+      f_store(first + i, f_mul(f_sub(f_mul(a, cosine), f_mul(b, sine)), f_set1(scale)));
+      f_store(second + i, f_mul(f_add(f_mul(b, cosine), f_mul(a, sine)), f_set1(scale)));
+    }
+    for (; i < half; ++i) {  // lanes are independent, so this gives the same bits
+      const float a = first[i], b = second[i];
+      first[i] = (a * cosines[i] - b * sines[i]) * scale;
+      second[i] = (b * cosines[i] + a * sines[i]) * scale;
+    }
+  }
+}
+
+// Scale and its inverse for codes in [-127, 127]; rows of (almost) zeros get zeros.
+struct CodeScale {
+  float scale, inverse;
+};
+DI_INLINE CodeScale code_scale(float largest) {
+  if (largest < 1e-30f) return {0.0f, 0.0f};
+  return {largest / 127.0f, 127.0f / largest};
+}
+
+static void prepare_int8(const float* x, TileRange tile, int row, const ActivationView& a) {
+  const int num_blocks = a.k / kBlock, in_tile = row - tile.first_row;
+  auto* codes = static_cast<int8_t*>(a.values) + static_cast<int64_t>(tile.first_row) * a.k;
+  const int64_t scales_at = static_cast<int64_t>(tile.first_row) * num_blocks + in_tile;
+  for (int b = 0; b < num_blocks; ++b) {
+    const f32x16 low = f_load(x + b * kBlock), high = f_load(x + b * kBlock + kLanes);
+    const CodeScale s = code_scale(f_largest(f_max(f_abs(low), f_abs(high))));
+    const i32x16 low_codes = f_round(f_mul(low, f_set1(s.inverse)));
+    const i32x16 high_codes = f_round(f_mul(high, f_set1(s.inverse)));
+    int8_t block[kBlock];
+    i_store_i8(block, low_codes);
+    i_store_i8(block + kLanes, high_codes);
+    int8_t* to = codes + (static_cast<int64_t>(b) * kBlock * tile.num_rows) + in_tile * 4;
+    for (int g = 0; g < 8; ++g) memcpy(to + g * 4 * tile.num_rows, block + 4 * g, 4);
+    const int32_t low_sum = i_sum(low_codes), high_sum = i_sum(high_codes);
+    const int64_t at = scales_at + static_cast<int64_t>(b) * tile.num_rows;
+    a.scale[at] = s.scale;
+    a.scaled_sum[at] = s.scale * static_cast<float>(low_sum + high_sum);
+    a.scaled_sum_low[at] = s.scale * static_cast<float>(low_sum);
+    a.scaled_sum_high[at] = s.scale * static_cast<float>(high_sum);
+  }
+}
+
+static void prepare_bf16(const float* x, TileRange tile, int row, const ActivationView& a) {
+  auto* values = static_cast<uint16_t*>(a.values) + static_cast<int64_t>(tile.first_row) * a.k;
+  uint16_t* to = values + 2 * (row - tile.first_row);
+  for (int i = 0; i < a.k; i += kLanes) {
+    uint16_t halves[kLanes];
+    f_store_bf16(halves, f_load(x + i));
+    for (int pair = 0; pair < kLanes / 2; ++pair) {
+      memcpy(to + static_cast<int64_t>(i / 2 + pair) * 2 * tile.num_rows, halves + 2 * pair, 4);
+    }
+  }
+}
+
+static void prepare_fp32(const float* x, TileRange tile, int row, const ActivationView& a) {
+  auto* values = static_cast<float*>(a.values) + static_cast<int64_t>(tile.first_row) * a.k;
+  float* to = values + (row - tile.first_row);
+  for (int i = 0; i < a.k; ++i) to[static_cast<int64_t>(i) * tile.num_rows] = x[i];
+}
+
+static void prepare_row(const float* x, int row, const ActivationView& a) {
+  const TileRange tile = tile_of_row(a, row);
+  switch (a.arithmetic) {
+    case Arithmetic::kInt8: return prepare_int8(x, tile, row, a);
+    case Arithmetic::kBf16: return prepare_bf16(x, tile, row, a);
+    case Arithmetic::kFp32: return prepare_fp32(x, tile, row, a);
+  }
+}
+
+}  // namespace deepinfer::kernels::DEEPINFER_ISA

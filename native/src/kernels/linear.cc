@@ -1,0 +1,117 @@
+#include "kernels/linear.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "deepinfer/status.h"
+
+namespace deepinfer::kernels {
+namespace {
+
+constexpr int kTasksPerThread = 8;  // enough to even out threads that are interrupted
+constexpr int kMinTaskPanels = 2;   // what the widest loop takes at once
+
+Arithmetic arithmetic_of(PackFormat format) {
+  if (format == PackFormat::kF32) return Arithmetic::kFp32;
+  if (format == PackFormat::kPairBf16) return Arithmetic::kBf16;
+  return Arithmetic::kInt8;
+}
+
+int64_t align64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// A run of panels of one part.
+struct Task {
+  const PackedMatrix* part;
+  int first_column;  // of the part, in the linear's output
+  int panel_begin, panel_end;
+};
+
+}  // namespace
+
+void Linear::append(PackedMatrix part) {
+  DI_CHECK(parts.empty() || k == part.view.k, k, " ", part.view.k);
+  // A part that ends inside a panel would leave the next one's columns unaligned: fine, but never
+  // overlapping.
+  k = part.view.k;
+  n += part.view.n;
+  parts.push_back(std::move(part));
+}
+
+int64_t Linear::num_bytes() const {
+  int64_t total = 0;
+  for (const PackedMatrix& part : parts) total += part.memory.size();
+  return total;
+}
+
+Activations::Activations(const KernelTable& kernels, int max_rows, int max_k)
+    : kernels_(kernels), max_rows_(max_rows), max_k_(max_k) {}
+
+void Activations::begin(int num_rows, const Linear& linear) {
+  DI_CHECK(num_rows >= 1 && num_rows <= max_rows_ && linear.k <= max_k_, num_rows, " ", linear.k);
+  num_rows_ = num_rows;
+  std::fill(active_, active_ + kNumArithmetics, false);
+  for (const PackedMatrix& part : linear.parts)
+    active_[static_cast<int>(arithmetic_of(part.view.format))] = true;
+  for (int i = 0; i < kNumArithmetics; ++i) {
+    if (!active_[i]) continue;
+    const auto arithmetic = static_cast<Arithmetic>(i);
+    const int64_t value_bytes = arithmetic == Arithmetic::kInt8 ? 1 : arithmetic == Arithmetic::kBf16 ? 2 : 4;
+    const int64_t values = align64(int64_t{max_rows_} * max_k_ * value_bytes);
+    const int64_t scales = align64(int64_t{max_rows_} * (max_k_ / kBlock) * 4);
+    const bool has_scales = arithmetic == Arithmetic::kInt8;
+    if (memory_[i].data() == nullptr)
+      memory_[i] = Pages(values + (has_scales ? 4 * scales : 0), "activations");
+    ActivationView& view = views_[i];
+    view.arithmetic = arithmetic;
+    view.num_rows = num_rows;
+    view.k = linear.k;
+    const int tile_rows = kernels_.max_tile_rows(arithmetic, num_rows);
+    view.num_tiles = (num_rows + tile_rows - 1) / tile_rows;
+    view.values = memory_[i].data();
+    if (has_scales) {
+      auto* at = reinterpret_cast<float*>(memory_[i].data() + values);
+      view.scale = at;
+      view.scaled_sum = at + scales / 4;
+      view.scaled_sum_low = at + 2 * scales / 4;
+      view.scaled_sum_high = at + 3 * scales / 4;
+    }
+  }
+}
+
+void Activations::set_row(int row, const float* values) const {
+  for (int i = 0; i < kNumArithmetics; ++i) {
+    if (active_[i]) kernels_.prepare_row(values, row, views_[i]);
+  }
+}
+
+Multiplier::Multiplier(const KernelTable& kernels, ThreadPool& pool, int max_k)
+    : kernels_(kernels),
+      pool_(pool),
+      scratch_bytes_(align64(kernels.gemm_scratch_bytes(max_k))),
+      scratch_(scratch_bytes_ * pool.num_threads(), "multiply scratch") {}
+
+void Multiplier::run(const Linear& linear, const Activations& activations, const GemmOutput& output) const {
+  const int threads = pool_.num_threads();
+  int total_panels = 0;
+  for (const PackedMatrix& part : linear.parts) total_panels += part.view.num_panels;
+  int per_task = threads == 1 ? total_panels : total_panels / (threads * kTasksPerThread);
+  per_task = std::max(kMinTaskPanels, (per_task + 1) / 2 * 2);
+  std::vector<Task> tasks;
+  int column = 0;
+  for (const PackedMatrix& part : linear.parts) {
+    for (int panel = 0; panel < part.view.num_panels; panel += per_task) {
+      tasks.push_back({&part, column, panel, std::min(panel + per_task, part.view.num_panels)});
+    }
+    column += part.view.n;
+  }
+  pool_.parallel_for(static_cast<int>(tasks.size()), 1, [&](int index, int worker) {
+    const Task& task = tasks[static_cast<size_t>(index)];
+    const PackedView& weights = task.part->view;
+    GemmOutput shifted = output;
+    shifted.y += task.first_column;
+    kernels_.gemm(activations.view(arithmetic_of(weights.format)), weights, task.panel_begin, task.panel_end,
+                  shifted, scratch_.data() + worker * scratch_bytes_);
+  });
+}
+
+}  // namespace deepinfer::kernels

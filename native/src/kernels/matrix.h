@@ -1,0 +1,42 @@
+// Weights as kernels want them: packed once at load into panels of 16 columns.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/pages.h"
+#include "deepinfer/tensor_file.h"
+#include "deepinfer/threads.h"
+#include "kernels/kernels.h"
+
+namespace deepinfer::kernels {
+
+// What the user asks for; with the type of a weight it decides the arithmetic of its products.
+enum class Precision : uint8_t {
+  kFast,  // block-quantised weights: int8 activations; others: bf16
+  kBf16,  // weights and activations bf16
+  kFp32,  // weights decoded to fp32
+};
+Precision parse_precision(std::string_view name);  // throws Error{kBadRequest}
+
+Arithmetic arithmetic_for(Precision precision, DType dtype);
+
+struct PackedMatrix {
+  Pages memory;
+  PackedView view;
+};
+
+// Packs a weight [n, k]. Output column i comes from row `row_order[i]` of the tensor (empty: row i). k must
+// be a multiple of 32. The work is split over the pool.
+PackedMatrix pack_matrix(const TensorInfo& tensor, std::span<const int32_t> row_order, Precision precision,
+                         ThreadPool& pool);
+
+// Decodes column `column` into k values: what pack_matrix kept of it. For tests.
+void unpack_column(const PackedView& matrix, int column, float* values);
+
+// Bytes of one block (32 elements of k, 16 columns) of a packed panel.
+int64_t packed_block_bytes(PackFormat format);
+
+}  // namespace deepinfer::kernels

@@ -1,0 +1,203 @@
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "deepinfer/status.h"
+#include "kernels/formats/formats.h"
+#include "kernels/paged_attention.h"
+#include "models/llama/llama.h"
+#include "models/llama/weights.h"
+
+namespace deepinfer::models::llama {
+namespace {
+
+constexpr int kLogitRows = 64;  // rows of logits handed out at once
+constexpr int kRowGrain = 4;    // rows of small work that are not worth another thread
+
+class Llama final : public Model {
+ public:
+  Llama(std::shared_ptr<const TensorFile> file, const ModelOptions& options)
+      : file_(std::move(file)),
+        kernels_(*options.kernels),
+        pool_(*options.pool),
+        shape_(read_shape(*file_)),
+        weights_(load_weights(*file_, shape_, options)),
+        kv_layout_(kernels::make_kv_layout(options.kv_type, shape_.head_dim, options.block_tokens)),
+        attention_(kernels_, pool_, kv_layout_, shape_.num_heads, shape_.num_kv_heads),
+        multiplier_(kernels_, pool_, max_width()) {
+    info_.family = "llama";
+    info_.name = shape_.name;
+    info_.vocab_size = shape_.vocab_size;
+    info_.max_positions = shape_.max_positions;
+    info_.num_layers = shape_.num_layers;
+    info_.num_parameters = weights_.num_parameters;
+    info_.weight_bytes = weights_.num_bytes;
+  }
+
+  const ModelInfo& info() const override { return info_; }
+
+  std::vector<CacheLayout> cache_layouts() const override {
+    CacheLayout layout;
+    layout.spec.name = "kv";
+    layout.spec.kind = CacheKind::kPaged;
+    layout.spec.block_tokens = kv_layout_.block_tokens;
+    layout.num_planes = shape_.num_layers;
+    layout.plane_block_bytes = attention_.layer_block_bytes();
+    layout.spec.block_bytes = layout.num_planes * layout.plane_block_bytes;
+    return {layout};
+  }
+
+  void reserve(int max_tokens) override {
+    max_tokens_ = max_tokens;
+    const auto floats = [](int64_t count) {
+      return Pages(count * static_cast<int64_t>(sizeof(float)), "buffers");
+    };
+    const int64_t rows = max_tokens;
+    residual_ = floats(rows * shape_.dim);
+    qkv_ = floats(rows * qkv_width());
+    attended_ = floats(rows * shape_.query_width());
+    gate_up_ = floats(rows * 2 * shape_.hidden_dim);
+    angles_ = floats(rows * shape_.head_dim);
+    logits_ = floats(int64_t{kLogitRows} * shape_.vocab_size);
+    row_ = floats(int64_t{pool_.num_threads()} * max_width());
+    activations_ =
+        std::make_unique<kernels::Activations>(kernels_, std::max(max_tokens, kLogitRows), max_width());
+  }
+
+  void forward(const Batch& batch, std::span<const CacheMemory> caches, LogitsSink& sink) override {
+    const int num_tokens = batch.num_tokens();
+    DI_CHECK(num_tokens >= 1 && num_tokens <= max_tokens_, num_tokens, " ", max_tokens_);
+    attention_.plan(batch, 0);
+    embed(batch);
+    fill_angles(batch);
+    const int64_t plane_bytes = caches[0].num_blocks * attention_.layer_block_bytes();
+    for (int i = 0; i < shape_.num_layers; ++i) {
+      const Layer& layer = weights_.layers[static_cast<size_t>(i)];
+      attend(layer, caches[0].data + i * plane_bytes, num_tokens);
+      feed_forward(layer, num_tokens);
+    }
+    hand_out_logits(batch, sink);
+  }
+
+ private:
+  int qkv_width() const { return shape_.query_width() + 2 * shape_.kv_width(); }
+  int max_width() const { return std::max({shape_.dim, shape_.hidden_dim, shape_.query_width()}); }
+  static float* floats(const Pages& pages) { return reinterpret_cast<float*>(pages.data()); }
+  float* worker_row(int worker) const { return floats(row_) + int64_t{worker} * max_width(); }
+
+  void embed(const Batch& batch) {
+    const TensorInfo& table = *weights_.embedding;
+    const DTypeInfo& dtype = dtype_info(table.dtype);
+    const int64_t row_bytes = int64_t{shape_.dim} / dtype.block_elems * dtype.block_bytes;
+    pool_.parallel_for(batch.num_tokens(), kRowGrain, [&](int t, int) {
+      const int64_t token = batch.tokens[static_cast<size_t>(t)];
+      formats::dequantise(table.dtype, table.data + token * row_bytes, shape_.dim, residual(t));
+    });
+  }
+
+  // Cosines and sines of every token, as the models were trained: the angle is an fp32 product.
+  void fill_angles(const Batch& batch) {
+    const int half = shape_.head_dim / 2;
+    pool_.parallel_for(batch.num_tokens(), kRowGrain, [&](int t, int) {
+      float* cosines = floats(angles_) + int64_t{t} * shape_.head_dim;
+      const auto position = static_cast<float>(batch.positions[static_cast<size_t>(t)]);
+      for (int i = 0; i < half; ++i) {
+        const double angle = position * shape_.inverse_frequencies[static_cast<size_t>(i)];
+        cosines[i] = static_cast<float>(std::cos(angle));
+        cosines[half + i] = static_cast<float>(std::sin(angle));
+      }
+    });
+  }
+
+  float* residual(int row) const { return floats(residual_) + int64_t{row} * shape_.dim; }
+
+  // activations <- norm(residual rows), ready for `linear`.
+  void normalise(const std::vector<float>& weight, const kernels::Linear& linear, int num_rows) {
+    activations_->begin(num_rows, linear);
+    pool_.parallel_for(num_rows, kRowGrain, [&](int row, int worker) {
+      float* values = worker_row(worker);
+      kernels_.rms_norm(residual(row), weight.data(), shape_.norm_epsilon, shape_.dim, values);
+      activations_->set_row(row, values);
+    });
+  }
+
+  void attend(const Layer& layer, std::byte* cache, int num_tokens) {
+    normalise(layer.attention_norm, layer.query_key_value, num_tokens);
+    multiplier_.run(layer.query_key_value, *activations_, {floats(qkv_), qkv_width(), false});
+
+    const float query_scale = 1.0f / std::sqrt(static_cast<float>(shape_.head_dim));
+    pool_.parallel_for(num_tokens, kRowGrain, [&](int t, int) {
+      float* queries = floats(qkv_) + int64_t{t} * qkv_width();
+      float* keys = queries + shape_.query_width();
+      const float* cosines = floats(angles_) + int64_t{t} * shape_.head_dim;
+      const float* sines = cosines + shape_.head_dim / 2;
+      kernels_.rope(queries, shape_.num_heads, shape_.head_dim, cosines, sines, query_scale);
+      kernels_.rope(keys, shape_.num_kv_heads, shape_.head_dim, cosines, sines, 1.0f);
+      attention_.store(cache, t, keys, keys + shape_.kv_width());
+    });
+    attention_.run(cache, floats(qkv_), qkv_width(), floats(attended_), shape_.query_width());
+
+    activations_->begin(num_tokens, layer.attention_output);
+    pool_.parallel_for(num_tokens, kRowGrain, [&](int row, int) {
+      activations_->set_row(row, floats(attended_) + int64_t{row} * shape_.query_width());
+    });
+    multiplier_.run(layer.attention_output, *activations_, {residual(0), shape_.dim, true});
+  }
+
+  void feed_forward(const Layer& layer, int num_tokens) {
+    normalise(layer.feed_forward_norm, layer.gate_up, num_tokens);
+    multiplier_.run(layer.gate_up, *activations_, {floats(gate_up_), 2 * shape_.hidden_dim, false});
+    activations_->begin(num_tokens, layer.down);
+    pool_.parallel_for(num_tokens, kRowGrain, [&](int row, int worker) {
+      const float* gate = floats(gate_up_) + int64_t{row} * 2 * shape_.hidden_dim;
+      float* values = worker_row(worker);
+      kernels_.swiglu(gate, gate + shape_.hidden_dim, shape_.hidden_dim, values);
+      activations_->set_row(row, values);
+    });
+    multiplier_.run(layer.down, *activations_, {residual(0), shape_.dim, true});
+  }
+
+  void hand_out_logits(const Batch& batch, LogitsSink& sink) {
+    for (int first = 0; first < batch.num_logit_rows(); first += kLogitRows) {
+      const int count = std::min(kLogitRows, batch.num_logit_rows() - first);
+      activations_->begin(count, weights_.head);
+      pool_.parallel_for(count, kRowGrain, [&](int row, int worker) {
+        float* values = worker_row(worker);
+        const int token = batch.logit_tokens[static_cast<size_t>(first + row)];
+        kernels_.rms_norm(residual(token), weights_.final_norm.data(), shape_.norm_epsilon, shape_.dim,
+                          values);
+        activations_->set_row(row, values);
+      });
+      multiplier_.run(weights_.head, *activations_, {floats(logits_), shape_.vocab_size, false});
+      sink.consume(first, count, floats(logits_));
+    }
+  }
+
+  std::shared_ptr<const TensorFile> file_;  // the embedding is read from it
+  const kernels::KernelTable& kernels_;
+  ThreadPool& pool_;
+  Shape shape_;
+  Weights weights_;
+  kernels::KvLayout kv_layout_;
+  kernels::PagedAttention attention_;
+  kernels::Multiplier multiplier_;
+  ModelInfo info_;
+
+  int max_tokens_ = 0;
+  Pages residual_;  // [max_tokens, dim]
+  Pages qkv_;       // [max_tokens, qkv_width]
+  Pages attended_;  // [max_tokens, query_width]
+  Pages gate_up_;   // [max_tokens, 2 * hidden_dim]
+  Pages angles_;    // [max_tokens, 2, head_dim / 2] cosines, sines
+  Pages logits_;    // [kLogitRows, vocab_size]
+  Pages row_;       // [num_threads, max_width]
+  std::unique_ptr<kernels::Activations> activations_;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> create(const std::shared_ptr<const TensorFile>& file, const ModelOptions& options) {
+  return std::make_unique<Llama>(file, options);
+}
+
+}  // namespace deepinfer::models::llama

@@ -1,0 +1,62 @@
+// What the CPU executor needs of a model family. A family is a folder that implements this and a line in
+// registry.cc; nothing else knows it.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "deepinfer/batch.h"
+#include "deepinfer/executor.h"
+#include "deepinfer/kv_cache.h"
+#include "deepinfer/tensor_file.h"
+#include "deepinfer/threads.h"
+#include "kernels/kernels.h"
+#include "kernels/matrix.h"
+
+namespace deepinfer::models {
+
+struct ModelOptions {
+  kernels::Precision precision = kernels::Precision::kFast;
+  kernels::KvType kv_type = kernels::KvType::kF16;
+  int block_tokens = 32;  // multiple of 16
+  const kernels::KernelTable* kernels = nullptr;
+  ThreadPool* pool = nullptr;
+};
+
+// A cache group is stored as planes (one per layer), each holding every block's part for that layer, so that
+// one step's attention reads a plane from end to end. spec.block_bytes = num_planes * plane_block_bytes.
+struct CacheLayout {
+  CacheGroupSpec spec;
+  int num_planes = 0;
+  int64_t plane_block_bytes = 0;
+};
+
+struct CacheMemory {
+  std::byte* data = nullptr;  // [num_planes][num_blocks][plane_block_bytes]
+  int num_blocks = 0;
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+  virtual const ModelInfo& info() const = 0;
+  virtual std::vector<CacheLayout> cache_layouts() const = 0;
+  // Plans buffers for batches of up to this many tokens.
+  virtual void reserve(int max_tokens) = 0;
+  // caches: one per layout. The batch has been checked by the executor.
+  virtual void forward(const Batch& batch, std::span<const CacheMemory> caches, LogitsSink& sink) = 0;
+};
+
+// Binds and packs the weights of `file`. Throws Error{kBadFile} or Error{kUnsupported}, one sentence.
+std::unique_ptr<Model> create_model(const std::shared_ptr<const TensorFile>& file,
+                                    const ModelOptions& options);
+
+// Architectures that create_model accepts, as the files name them.
+std::vector<std::string> supported_architectures();
+
+// The architecture that a file names, "" when it names none.
+std::string architecture_of(const TensorFile& file);
+
+}  // namespace deepinfer::models
