@@ -40,7 +40,7 @@ def run(config: RunConfig, console: Console) -> int:
         if config.rows.strict:
             sources = cleanup.enter_context(check_rows.rereadable(sources))
             check_rows.refuse_bad_rows(check_rows.RowCheck(config, sources, rules, console))
-        model = _load_model(config)
+        model = _load_model(config, console)
         config = config.with_model_defaults(model.generation_defaults)
         rules = prepare.row_rules(config, sources, model)
         from deepinfer_cli.engine.native import context_limit
@@ -50,22 +50,36 @@ def run(config: RunConfig, console: Console) -> int:
             model, context=context, policy=config.rows.truncate_prompt, once=console.once
         )
         if config.action == "dry_run":
+            console.info(f"model {model.name}; context {context:,}; nothing is run")
+            console.info(_sampling_line(config))
             check = check_rows.RowCheck(config, sources, rules, console)
             return _judge(check, console, prompts, model, context)
         return _Run(config, console, sources, rules, model, prompts, context).run()
+
+
+def _sampling_line(config: RunConfig) -> str:
+    """What holds for a row that says nothing: the two values that surprise people most, and the seed."""
+    s = config.sampling
+    if s.max_tokens is None:
+        limit = f"to the end of the context, at most {s.max_tokens_cap:,}"
+    else:
+        limit = f"{s.max_tokens:,}"
+    return (
+        f"unless a row says otherwise: temperature {s.temperature:g}, max_tokens {limit}, run seed {s.seed}"
+    )
 
 
 def _uses_stdout(config: RunConfig) -> bool:
     return config.action != "run" or config.output.output in (None, STDOUT)
 
 
-def _load_model(config: RunConfig) -> LoadedModel:
+def _load_model(config: RunConfig, console: Console) -> LoadedModel:
     name = config.model.model
     if name is not None and is_fake(name):
         return load_fake(name)
     from deepinfer_cli.models import load
 
-    return load(config)
+    return load(config, console.info)
 
 
 def _judge(
@@ -216,16 +230,11 @@ class _Run:
         }
 
     def _say_header(self, engine: Any, numerics: Mapping[str, Any], seconds: float) -> None:
-        s, info = self.config.sampling, self.console.info
+        info = self.console.info
         shown = ", ".join(str(v) for k, v in numerics.items() if k in ("precision", "isa", "threads") and v)
         info(f"model {self.model.name}: {shown}; context {self.context:,}; ready in {seconds:.1f} s")
         info(f"KV cache: {engine.kv_plan}; up to {self.config.engine.max_num_seqs} samples at once")
-        if s.max_tokens is None:
-            limit = f"to the end of the context, at most {s.max_tokens_cap:,}"
-        else:
-            limit = f"{s.max_tokens:,}"
-        sampling = f"temperature {s.temperature:g}, max_tokens {limit}, run seed {s.seed}"
-        info(f"unless a row says otherwise: {sampling}")
+        info(_sampling_line(self.config))
         if self.config.output.timing:
             info("--timing: rows hold times, so this output differs from run to run")
 

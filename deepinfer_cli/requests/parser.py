@@ -35,6 +35,7 @@ _SAMPLING = frozenset(known.SAMPLING_FIELDS)
 _CONSTRAINTS = frozenset(known.CONSTRAINT_FIELDS)
 _ENVELOPE = frozenset(known.ENVELOPE_FIELDS)
 _CHAT_URL, _TEXT_URL = "/v1/chat/completions", "/v1/completions"
+_MAX_WARNED_KEYS = 50
 _PARAM_CACHE_ENTRIES = 4096
 _PARAM_CACHE_BYTES = 512  # of raw values; longer sets are resolved anew
 _VALUE_BITS = 39  # of the id table's values: file number above, line below
@@ -68,6 +69,7 @@ class RowParser:
         self._warn = warn
         self._template = RowTemplate(rules.template_text) if rules.template_text is not None else None
         self._suggestions: dict[str, str | None] = {}  # unknown key -> what it was meant to be
+        self._warned: set[str] = set()  # unknown keys that were told
         self._params: dict[tuple[tuple[str, bytes], ...], SamplingValues] = {}
         self._passthrough_all = "all" in rules.passthrough
         self._line_bits = _VALUE_BITS - len(rules.file_names).bit_length()
@@ -86,8 +88,20 @@ class RowParser:
                 self._register_only(raw, line, scan)
             return SkippedRow("shard")
         if scan.error is not None:
+            self._hint_at_format(raw)
             return FailedRow(self._identity(raw, None), _scan_error(scan))
         return self._parse_fields(raw, {k: line[s:e] for k, s, e in scan.fields}, warnings)
+
+    def _hint_at_format(self, raw: RawLine) -> None:
+        """Whole files that are JSON, but not one object a line, fail in every line: say why once."""
+        if raw.index == 0 and raw.data is not None and raw.data.lstrip()[:1] == b"[":
+            self._warn(
+                "format", "the input looks like one JSON array; convert it: jq -c '.[]' IN > OUT.jsonl"
+            )
+        elif raw.index == 0 and raw.data is not None and raw.data.strip() == b"{":
+            self._warn(
+                "format", "the input looks like JSON over several lines; convert it: jq -c . IN > OUT.jsonl"
+            )
 
     def _scan(self, data: bytes) -> tuple[bytes, RowScan, tuple[str, ...]]:
         scan = scan_row(data)
@@ -307,6 +321,15 @@ class RowParser:
             return
         if rules.strict:
             raise FieldError("unknown_field", f"{prefix}{name} is unknown (--strict)", prefix + name)
+        self._warn_unknown(name)
+
+    def _warn_unknown(self, name: str) -> None:
+        if name in self._warned or len(self._warned) > _MAX_WARNED_KEYS:
+            return
+        self._warned.add(name)
+        if len(self._warned) > _MAX_WARNED_KEYS:
+            self._warn("unknown", "further unknown keys are ignored without being listed")
+            return
         shown = name if len(name) <= 60 else name[:57] + "..."
         self._warn(f"unknown:{shown}", f"unknown key {shown!r} is ignored (--passthrough returns it)")
 

@@ -13,6 +13,11 @@ _STATUS = {"engine_error": 500, "aborted": 499, "timeout": 408, "row_too_large":
 _FINISH = {"context": "length"}
 
 
+def status_code(code: str) -> int:
+    """HTTP status that stands for an error code."""
+    return _STATUS.get(code, 400)
+
+
 class OpenAIRows:
     """Shape of `--output-format openai`."""
 
@@ -43,7 +48,7 @@ class OpenAIRows:
     def failed(
         self, identity: RowIdentity, error: RowError, warnings: Sequence[str] = (), request_hash: str = ""
     ) -> str:
-        status = _STATUS.get(error.code, 400)
+        status = status_code(error.code)
         kind = "server_error" if status == 500 else "invalid_request_error"
         message = json_string(f"line {identity.line}: {error.message}")
         param = "null" if error.field is None else json_string(error.field)

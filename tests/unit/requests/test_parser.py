@@ -445,3 +445,20 @@ def test_id_prefix() -> None:
     parse = Parsing(id_prefix_files=("a.jsonl",))
     assert parse.ok({"id": 7, "prompt": "x"}).identity.id_json == '"a.jsonl:7"'
     assert parse.ok({"id": 'q"', "prompt": "x"}).identity.id_json == '"a.jsonl:q\\""'
+
+
+def test_other_shapes_of_json_are_recognised_once() -> None:
+    parse = Parsing()
+    assert parse.error(b'[{"prompt": "x"},')[0] in ("bad_json", "not_an_object")
+    parse.error(b'{"prompt": "y"},')
+    assert len(parse.said) == 1 and "jq" in parse.said[0]
+    pretty = Parsing()
+    pretty.error(b"{")
+    assert "several lines" in pretty.said[0]
+
+
+def test_many_different_unknown_keys_do_not_flood() -> None:
+    parse = Parsing()
+    for i in range(200):
+        parse.ok({"prompt": "x", f"column number {i}": 1})
+    assert len(parse.said) == 51 and "further" in parse.said[-1]
