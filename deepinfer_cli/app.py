@@ -25,6 +25,8 @@ class CommandEntry(NamedTuple):
 COMMANDS: dict[str, CommandEntry] = {
     "run": CommandEntry("run", "Run a model over rows of JSON Lines"),
     "download": CommandEntry("download", "Fetch a model into the cache and print its path"),
+    "build": CommandEntry("build", "Rebuild the native core and check its kernels"),
+    "doctor": CommandEntry("doctor", "Look at machine, build, models and settings; name what blocks a run"),
     "completion": CommandEntry("completion", "Print a completion script for bash, zsh or fish"),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,53 @@ class KernelCheck:
     isa: str
     ok: bool
     detail: str
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What can be told without the native core."""
+
+    system: str  # "Linux 6.1"
+    arch: str
+    cpu: str
+    num_cores: int  # that this process may use
+    memory_bytes: int  # 0 = unknown
+    memory_free_bytes: int  # that can be taken without swapping
+
+
+def describe() -> Machine:
+    memory = _meminfo()
+    return Machine(
+        system=f"{platform.system()} {platform.release()}",
+        arch=platform.machine(),
+        cpu=cpu_name() or "unknown",
+        num_cores=num_cores(),
+        memory_bytes=memory.get("MemTotal", 0),
+        memory_free_bytes=memory.get("MemAvailable", 0),
+    )
+
+
+def _meminfo() -> dict[str, int]:
+    """Lines of /proc/meminfo, in bytes."""
+    found = {}
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            key, _, value = line.partition(":")
+            words = value.split()
+            if words and words[0].isdigit():
+                found[key] = int(words[0]) * 1024
+    except OSError:
+        pass
+    return found
+
+
+def native_problem() -> str | None:
+    """Why the native core cannot be loaded, None when it can."""
+    try:
+        from deepinfer_cli import _native  # noqa: F401
+    except ImportError as error:
+        return str(error)
+    return None
 
 
 def num_cores() -> int:

@@ -83,7 +83,7 @@ def judge(
             tensors.extend(header.tensors)
         else:
             tensors.extend(read_safetensors_header(read_at))
-    shape = _gguf_shape(metadata) if is_gguf else _config_shape(config or {})
+    shape = gguf_shape(metadata) if is_gguf else config_shape(config or {})
     family = _family(shape.architecture, is_gguf, config or {})
     if family is None:
         obstacles.append(
@@ -95,7 +95,7 @@ def judge(
     if engram == "in a separate file":
         obstacles.append("the Engram tables of this model are in a separate file, which is not read")
     weight_bytes = sum(tensor.num_bytes for tensor in tensors)
-    memory = weight_bytes + shape.kv_bytes_per_token * min(shape.max_context, KV_TOKENS) + WORKING_BYTES
+    memory = plan_memory(weight_bytes, shape.kv_bytes_per_token, shape.max_context)
     free, disk = free_memory(), free_disk(folder)
     return FitReport(
         format="gguf" if is_gguf else "safetensors",
@@ -114,6 +114,11 @@ def judge(
         obstacles=tuple(obstacles),
         shortages=tuple(_shortages(memory, free, disk_needed, disk)),
     )
+
+
+def plan_memory(weight_bytes: int, kv_bytes_per_token: int, max_context: int) -> int:
+    """Bytes that a modest run takes: weights, a cache of some thousand tokens, and what works on them."""
+    return weight_bytes + kv_bytes_per_token * min(max_context, KV_TOKENS) + WORKING_BYTES
 
 
 def report_lines(name: str, report: FitReport) -> list[str]:
@@ -191,7 +196,7 @@ def _int(value: Any) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
-def _gguf_shape(metadata: Mapping[str, Any]) -> Shape:
+def gguf_shape(metadata: Mapping[str, Any]) -> Shape:
     architecture = str(metadata.get("general.architecture", "unknown"))
     key = f"{architecture}."
     heads = _int(metadata.get(key + "attention.head_count"))
@@ -206,7 +211,7 @@ def _gguf_shape(metadata: Mapping[str, Any]) -> Shape:
     )
 
 
-def _config_shape(config: Mapping[str, Any]) -> Shape:
+def config_shape(config: Mapping[str, Any]) -> Shape:
     architectures = config.get("architectures")
     name = architectures[0] if isinstance(architectures, list) and architectures else "unknown"
     heads = _int(config.get("num_attention_heads"))

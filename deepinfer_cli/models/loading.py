@@ -12,7 +12,7 @@ from typing import Any
 from deepinfer_cli.config.run_config import RunConfig
 from deepinfer_cli.errors import EXIT_REFUSED, ModelError, ResourceError
 from deepinfer_cli.models.families import Family, family_of_config, family_of_gguf, supported_text
-from deepinfer_cli.models.fit import WORKING_BYTES, free_memory, human_bytes
+from deepinfer_cli.models.fit import WORKING_BYTES, config_shape, free_memory, gguf_shape, human_bytes
 from deepinfer_cli.models.headers import ModelFile, cpu_executor, open_model_file
 from deepinfer_cli.models.resolve import ModelPath, resolve_model
 from deepinfer_cli.prompts.render import ChatRenderer
@@ -42,6 +42,7 @@ class FileModel:
         self._family = self._find_family()
         self.name = where.name
         self.family = self._family.name
+        self._shape = gguf_shape(self._file.metadata) if self.is_gguf else config_shape(self._file.metadata)
         self.max_context = self._max_context()
         vocab_size = self._file.rows_of("token_embd.weight", "model.embed_tokens.weight")
         try:
@@ -79,6 +80,7 @@ class FileModel:
             "source": self._where.source,
             "revision": self._where.revision,
             "bytes": self._file.num_bytes,
+            "kv_bytes_per_token": self._shape.kv_bytes_per_token,
             "tensor_types": types,
             "tokenizer": self.tokenizer.kind,
         }
@@ -124,12 +126,10 @@ class FileModel:
         return family
 
     def _max_context(self) -> int:
-        key = "max_position_embeddings"
-        if self.is_gguf:
-            key = f"{self._file.metadata['general.architecture']}.context_length"
-        value = self._file.metadata.get(key)
-        if not isinstance(value, int) or not 0 < value < 2**31:
-            raise ModelError(f"{self._where.path}: {key} is {value!r}, wanted a number of tokens")
+        value = self._shape.max_context
+        if not 0 < value < 2**31:
+            key = "context_length" if self.is_gguf else "max_position_embeddings"
+            raise ModelError(f"{self._where.path}: {key} is missing or is not a number of tokens")
         return value
 
     def _load_tokenizer(self, override: str | None) -> LibraryTokenizer:
