@@ -37,6 +37,10 @@ $(VENV)/.build: $(VENV)/.setup $(NATIVE_SOURCES) pyproject.toml
 	CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation -e '.[test]'
 	@touch $@
 
+demo: build  ## fetch the small model and answer the example prompts
+	@$(BIN)/deepinfer download smollm2-135m > /dev/null
+	@$(BIN)/deepinfer run configs/examples/prompts.jsonl --model smollm2-135m
+
 NATIVE := build/native
 test-native: $(VENV)/.setup
 	@$(CMAKE) -S native -B $(NATIVE) -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DDEEPINFER_TESTS=ON > /dev/null

@@ -40,7 +40,7 @@ class Report:
         lines = []
         for section, facts in self.sections.items():
             lines.append(section)
-            lines += [f"  {name}: {_shown(name, value)}" for name, value in facts.items()]
+            lines += [f"  {_label(name)}: {_shown(name, value)}" for name, value in facts.items()]
         lines += [f"warning: {text}" for text in self.warnings]
         lines += [f"blocker: {text}" for text in self.blockers]
         return lines if self.blockers else [*lines, "nothing blocks a run"]
@@ -69,6 +69,10 @@ def _look(report: Report, section: str, look: Callable[[Report], dict[str, Any]]
         told: DeepInferError = describe(error)
         report.sections.setdefault(section, {})
         report.blockers.append(told.message + (f" ({told.hint})" if told.hint else ""))
+
+
+def _label(name: str) -> str:
+    return name.removesuffix("bytes").replace("_", " ").strip() or "size"
 
 
 def _shown(name: str, value: Any) -> str:
@@ -130,7 +134,9 @@ def _models(report: Report) -> dict[str, Any]:
     root = models_root()
     facts: dict[str, Any] = {"cache": str(cache_root()), "free bytes": free_disk(root)}
     if not _can_write(root):
-        report.warnings.append(f"{cache_root()} cannot be written: models there can be used, none can be added")
+        report.warnings.append(
+            f"{cache_root()} cannot be written: models there can be used, none can be added"
+        )
     for known in KNOWN_MODELS.values():
         found = cached_known(known)
         facts[known.name] = None if found is None else str(found.path)
@@ -166,7 +172,9 @@ def _model(report: Report, name: str) -> dict[str, Any]:
 
     config = resolve([], environ=os.environ, config_file=None, profile=None).config
     loaded = load(config.with_values({"model": name}, Origin("cli", "--model")))
-    memory = plan_memory(loaded.description["bytes"], loaded.description["kv_bytes_per_token"], loaded.max_context)
+    memory = plan_memory(
+        loaded.description["bytes"], loaded.description["kv_bytes_per_token"], loaded.max_context
+    )
     free = machine.describe().memory_free_bytes
     if free and memory > free:
         report.blockers.append(

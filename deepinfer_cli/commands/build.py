@@ -33,7 +33,9 @@ def command(
             help="Device to build for; default from DEEPINFER_ACCELERATOR, else cpu",
         ),
     ] = None,
-    check: Annotated[bool, typer.Option("--check", help="Build nothing; only run the kernel self-test")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Build nothing; only run the kernel self-test")
+    ] = False,
 ) -> int:
     """Rebuild the native core from a source checkout, then check every kernel against its scalar twin.
 
@@ -68,7 +70,7 @@ def _check_accelerator(given: str | None, console: Console) -> None:
     missing = [str(need) for need in needs if not need.enough]
     here = f"missing here: {', '.join(missing)}" if missing else "all of it is here"
     raise UsageError(
-        f"this version has no {wanted} engine yet; one needs {', '.join(need.name for need in needs)}; {here}",
+        f"this version has no {wanted} engine; one needs {', '.join(need.name for need in needs)}; {here}",
         "--accelerator cpu builds the engine that runs everywhere",
     )
 
@@ -77,7 +79,7 @@ def _build(root: Path | None, console: Console) -> None:
     if root is None:
         raise UsageError(
             "deepinfer was installed without its sources, so there is nothing to build here",
-            f"{sys.executable} -m pip install --force-reinstall --no-deps --no-binary deepinfer-cli deepinfer-cli",
+            "pip install --force-reinstall --no-deps --no-binary deepinfer-cli deepinfer-cli",
         )
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
     missing = [name for module, name in BUILD_TOOLS.items() if importlib.util.find_spec(module) is None]
@@ -106,5 +108,7 @@ def _self_test(console: Console) -> int:
     if failed:
         console.error(f"{len(failed)} of {len(checks)} kernel checks failed", "this build must not be used")
         return EXIT_FATAL
-    console.info(f"{len(checks)} kernel checks passed at the levels {levels}; {machine.default_isa()} will run")
+    console.info(
+        f"{len(checks)} kernel checks passed at the levels {levels}; {machine.default_isa()} will run"
+    )
     return EXIT_OK
