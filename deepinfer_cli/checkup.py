@@ -126,6 +126,9 @@ def _settings(report: Report) -> dict[str, Any]:
     shown = {name: os.environ[name] for name in (*names, *OTHER_VARIABLES) if name in os.environ}
     shown.update({name: "set" for name in SECRETS if os.environ.get(name)})
     config = resolve([], environ=os.environ, config_file=None, profile=None).config
+    if machine.native_problem() is None and config.engine.isa not in ("auto", *machine.isa_levels()):
+        origin = config.origin("isa")
+        report.blockers.append(f"{origin}: this CPU has no level {config.engine.isa}")
     changed = {key: value for key, value in config.as_json().items() if not config.is_default(key)}
     return {"environment": shown, "changed settings": changed}
 

@@ -52,9 +52,8 @@ def command(
     from deepinfer_cli.models.fit import human_bytes, report_lines
 
     plan = download.make_plan(name, revision=revision, source=source, offline=offline, say=console.info)
-    if dry_run or (plan.missing_bytes > download.JUDGED_BYTES and not anyway):
-        plan = download.with_fit(plan)
     if dry_run:
+        plan = download.with_fit(plan)
         console.info(
             f"{plan.name} from the {plan.source}: {len(plan.files)} files, {human_bytes(plan.num_bytes)}; "
             f"to fetch: {human_bytes(plan.missing_bytes)} ({plan.missing_bytes:,} bytes)"
@@ -65,7 +64,7 @@ def command(
             console.print_data(json.dumps(plan.as_json(), ensure_ascii=False))
         return 0
     if not anyway:
-        download.check_fit(plan)
+        plan = download.checked(plan)
     download.check_room(plan)
     if plan.path is None:
         console.info(f"fetching {plan.name} from the {plan.source}: {human_bytes(plan.missing_bytes)}")

@@ -126,10 +126,13 @@ def check_room(plan: Plan) -> None:
         )
 
 
-def check_fit(plan: Plan) -> None:
-    """Refuses what would not run. `--anyway` skips this."""
+def checked(plan: Plan) -> Plan:
+    """Before a large download: looks at the headers and refuses what would not run."""
+    if plan.missing_bytes <= JUDGED_BYTES:
+        return plan
+    plan = with_fit(plan)
     if plan.fit is None or plan.fit.can_run:
-        return
+        return plan
     reasons = "; ".join((*plan.fit.obstacles, *plan.fit.shortages))
     raise ModelError(
         f"{plan.name} ({human_bytes(plan.num_bytes)}) would not run here: {reasons}",

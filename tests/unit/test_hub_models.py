@@ -271,10 +271,12 @@ def test_a_package_that_cannot_run_is_told_before_it_is_fetched(
     fit = judged()
     assert not fit.can_run and any(said in reason for reason in fit.obstacles)
     assert fit.engram == engram
-    plan = download.with_fit(download.make_plan("org/model", say=print))
+    plan = download.make_plan("org/model", say=print)
+    assert download.checked(plan) is plan  # small: not worth a look
+    monkeypatch.setattr(download, "JUDGED_BYTES", 10)
     with pytest.raises(ModelError, match="would not run here") as caught:
-        download.check_fit(plan)
-    assert "--anyway" in caught.value.hint
+        download.checked(plan)
+    assert "--anyway" in caught.value.hint and caught.value.exit_code == 2
 
 
 def test_too_little_memory_is_a_shortage(served, tmp_path, monkeypatch):
