@@ -16,6 +16,8 @@ TEST(fail_joins_parts_and_keeps_the_code) {
   CHECK(false);
 }
 
-TEST(check_names_the_condition) { CHECK_THROWS(Error, [] { DI_CHECK(1 + 1 == 3, "sum"); }()); }
+TEST(check_names_the_condition) {
+  CHECK_THROWS(Error, [] { DI_CHECK(1 + 1 == 3, "sum"); }());
+}
 
 TEST_MAIN()

@@ -63,23 +63,23 @@ inline int run_all(int argc, char** argv) {
 
 }  // namespace deepinfer::testing
 
-#define TEST(name)                                                                       \
-  static void test_##name();                                                             \
-  static ::deepinfer::testing::Registrar registrar_##name(#name, test_##name);           \
+#define TEST(name)                                                             \
+  static void test_##name();                                                   \
+  static ::deepinfer::testing::Registrar registrar_##name(#name, test_##name); \
   static void test_##name()
-#define CHECK(condition)                                                                 \
-  do {                                                                                   \
-    if (!(condition)) ::deepinfer::testing::report(__FILE__, __LINE__, #condition);      \
+#define CHECK(condition)                                                            \
+  do {                                                                              \
+    if (!(condition)) ::deepinfer::testing::report(__FILE__, __LINE__, #condition); \
   } while (0)
 #define CHECK_EQ(a, b) ::deepinfer::testing::check_eq((a), (b), #a " == " #b, __FILE__, __LINE__)
-#define CHECK_THROWS(Type, ...)                                                          \
-  do {                                                                                   \
-    bool thrown = false;                                                                 \
-    try {                                                                                \
-      (void)(__VA_ARGS__);                                                               \
-    } catch (const Type&) {                                                              \
-      thrown = true;                                                                     \
-    }                                                                                    \
+#define CHECK_THROWS(Type, ...)                                                                          \
+  do {                                                                                                   \
+    bool thrown = false;                                                                                 \
+    try {                                                                                                \
+      (void)(__VA_ARGS__);                                                                               \
+    } catch (const Type&) {                                                                              \
+      thrown = true;                                                                                     \
+    }                                                                                                    \
     if (!thrown) ::deepinfer::testing::report(__FILE__, __LINE__, #__VA_ARGS__ " did not throw " #Type); \
   } while (0)
 #define TEST_MAIN() \

@@ -25,7 +25,8 @@ struct Batch {
   std::vector<int32_t> token_sequences;  // [num_tokens] index into sequences
   std::vector<BatchSequence> sequences;  // [num_sequences]
   std::vector<BlockTables> groups;       // [num cache groups], same order as Executor::cache_groups()
-  std::vector<int32_t> logit_tokens;     // [num_logit_rows] ascending indices into tokens: rows whose logits are wanted
+  std::vector<int32_t>
+      logit_tokens;  // [num_logit_rows] ascending indices into tokens: rows whose logits are wanted
 
   int num_tokens() const { return static_cast<int>(tokens.size()); }
   int num_logit_rows() const { return static_cast<int>(logit_tokens.size()); }

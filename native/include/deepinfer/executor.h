@@ -13,13 +13,13 @@
 namespace deepinfer {
 
 struct ModelInfo {
-  std::string family;          // "llama"
-  std::string name;            // from metadata, for people
+  std::string family;  // "llama"
+  std::string name;    // from metadata, for people
   int32_t vocab_size = 0;
-  int32_t max_positions = 0;   // the model's own context limit, tokens
+  int32_t max_positions = 0;  // the model's own context limit, tokens
   int32_t num_layers = 0;
   int64_t num_parameters = 0;
-  int64_t weight_bytes = 0;    // resident after packing
+  int64_t weight_bytes = 0;  // resident after packing
 };
 
 // Receives logits in strips of whole rows, in row order, on the engine thread. The memory is the

@@ -19,8 +19,8 @@ enum class CacheKind : uint8_t {
 struct CacheGroupSpec {
   std::string name;
   CacheKind kind = CacheKind::kPaged;
-  int block_tokens = 32;     // tokens per block (kPaged)
-  int64_t block_bytes = 0;   // bytes per block, all layers together
+  int block_tokens = 32;    // tokens per block (kPaged)
+  int64_t block_bytes = 0;  // bytes per block, all layers together
 };
 
 }  // namespace deepinfer

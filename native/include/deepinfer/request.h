@@ -14,36 +14,37 @@
 namespace deepinfer {
 
 struct SamplingParams {
-  float temperature = 1.0f;        // 0 = greedy
-  int32_t top_k = 0;               // 0 = off
-  float top_p = 1.0f;              // (0, 1]; 1 = off
-  float min_p = 0.0f;              // [0, 1]; 0 = off
-  float repetition_penalty = 1.0f; // > 0; over prompt and output, 1 = off
-  float presence_penalty = 0.0f;   // [-2, 2]; over output
-  float frequency_penalty = 0.0f;  // [-2, 2]; over output
+  float temperature = 1.0f;                           // 0 = greedy
+  int32_t top_k = 0;                                  // 0 = off
+  float top_p = 1.0f;                                 // (0, 1]; 1 = off
+  float min_p = 0.0f;                                 // [0, 1]; 0 = off
+  float repetition_penalty = 1.0f;                    // > 0; over prompt and output, 1 = off
+  float presence_penalty = 0.0f;                      // [-2, 2]; over output
+  float frequency_penalty = 0.0f;                     // [-2, 2]; over output
   std::vector<std::pair<int32_t, float>> logit_bias;  // (token id, added to its logit)
-  std::vector<std::string> stop;           // UTF-8, matched on decoded text across tokens
+  std::vector<std::string> stop;                      // UTF-8, matched on decoded text across tokens
   std::vector<int32_t> stop_token_ids;
-  bool include_stop = false;       // keep the matched stop string in the text
-  int32_t min_tokens = 0;          // end-of-sequence, stop tokens and stop strings are held off before this many tokens
-  int32_t max_tokens = 0;          // 0 = score the prompt only
+  bool include_stop = false;  // keep the matched stop string in the text
+  int32_t min_tokens =
+      0;  // end-of-sequence, stop tokens and stop strings are held off before this many tokens
+  int32_t max_tokens = 0;  // 0 = score the prompt only
   bool ignore_eos = false;
-  int32_t top_logprobs = -1;       // -1 none, 0 the chosen token's, k also the k best
+  int32_t top_logprobs = -1;  // -1 none, 0 the chosen token's, k also the k best
 };
 
 struct Request {
-  uint64_t id = 0;                 // the caller's ordinal, unique among live requests
-  std::vector<int32_t> prompt;     // token ids, not empty
+  uint64_t id = 0;              // the caller's ordinal, unique among live requests
+  std::vector<int32_t> prompt;  // token ids, not empty
   SamplingParams sampling;
-  int32_t num_samples = 1;         // n: samples that share one prefill
-  uint64_t seed = 0;               // effective seed: randomness is f(seed, sample, position, token)
-  int32_t prompt_logprobs = -1;    // -1 none, else like top_logprobs for every prompt token but the first
+  int32_t num_samples = 1;       // n: samples that share one prefill
+  uint64_t seed = 0;             // effective seed: randomness is f(seed, sample, position, token)
+  int32_t prompt_logprobs = -1;  // -1 none, else like top_logprobs for every prompt token but the first
   std::shared_ptr<const ConstraintTemplate> constraint;  // may be null
 
   // Scoring path: called on the engine thread with the logits that predict position `position` (the
   // token at `position` is scored by them), for every position in [score_begin, score_end).
   int32_t score_begin = 0;
-  int32_t score_end = 0;           // empty range = no scoring
+  int32_t score_end = 0;  // empty range = no scoring
   std::function<void(int32_t position, const float* logits, int32_t vocab_size)> on_logits;
 };
 
@@ -52,18 +53,18 @@ struct Request {
 struct TokenLogprobs {
   int32_t token = 0;
   float logprob = 0.0f;
-  int32_t rank = 0;                                // 1-based rank of `token`
-  std::vector<std::pair<int32_t, float>> top;      // best first; ties by lower id
+  int32_t rank = 0;                            // 1-based rank of `token`
+  std::vector<std::pair<int32_t, float>> top;  // best first; ties by lower id
 };
 
 enum class FinishReason : uint8_t { kStop, kLength, kContext, kError, kAborted };
 
 struct SampleResult {
-  std::vector<int32_t> tokens;     // without the end-of-sequence or stop token
-  std::string text;                // valid UTF-8, cut exactly at the stop string
+  std::vector<int32_t> tokens;  // without the end-of-sequence or stop token
+  std::string text;             // valid UTF-8, cut exactly at the stop string
   FinishReason finish_reason = FinishReason::kStop;
-  std::string stop_string;         // the stop string that matched, if one did
-  int32_t stop_token = -1;         // the end-of-sequence or stop token that ended it, if one did
+  std::string stop_string;              // the stop string that matched, if one did
+  int32_t stop_token = -1;              // the end-of-sequence or stop token that ended it, if one did
   std::vector<TokenLogprobs> logprobs;  // [tokens.size()] when asked
 };
 
@@ -74,7 +75,7 @@ struct Completion {
   std::string error;                           // not empty: the request failed, samples hold what there was
   bool error_retryable = false;
   int32_t num_prompt_tokens = 0;
-  int32_t num_cached_tokens = 0;   // prompt tokens taken from the prefix cache at first admission
+  int32_t num_cached_tokens = 0;  // prompt tokens taken from the prefix cache at first admission
   int32_t num_preemptions = 0;
   double queue_seconds = 0;        // submit to first admission
   double first_token_seconds = 0;  // submit to first sampled token

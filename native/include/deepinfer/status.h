@@ -39,11 +39,11 @@ template <typename... Parts>
 }
 
 // Always on: misuse or a broken invariant ends the run with file and line, never silently.
-#define DI_CHECK(condition, ...)                                                             \
-  do {                                                                                       \
-    if (!(condition)) [[unlikely]]                                                           \
-      ::deepinfer::fail(::deepinfer::ErrorCode::kInternal, __FILE__, ":", __LINE__, ": ",    \
-                        #condition __VA_OPT__(, ": ", ) __VA_ARGS__);                        \
+#define DI_CHECK(condition, ...)                                                          \
+  do {                                                                                    \
+    if (!(condition)) [[unlikely]]                                                        \
+      ::deepinfer::fail(::deepinfer::ErrorCode::kInternal, __FILE__, ":", __LINE__, ": ", \
+                        #condition __VA_OPT__(, ": ", ) __VA_ARGS__);                     \
   } while (0)
 
 }  // namespace deepinfer
