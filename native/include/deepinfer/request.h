@@ -25,9 +25,8 @@ struct SamplingParams {
   std::vector<std::string> stop;                      // UTF-8, matched on decoded text across tokens
   std::vector<int32_t> stop_token_ids;
   bool include_stop = false;  // keep the matched stop string in the text
-  int32_t min_tokens =
-      0;  // end-of-sequence, stop tokens and stop strings are held off before this many tokens
-  int32_t max_tokens = 0;  // 0 = score the prompt only
+  int32_t min_tokens = 0;     // end of sequence and all stops are held off before this many tokens
+  int32_t max_tokens = 0;     // 0 = score the prompt only
   bool ignore_eos = false;
   int32_t top_logprobs = -1;  // -1 none, 0 the chosen token's, k also the k best
 };
