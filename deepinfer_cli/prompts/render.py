@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from deepinfer_cli.prompts.template import ChatTemplate
 from deepinfer_cli.prompts.types import PromptError, PromptInput, RenderedPrompt
+from deepinfer_cli.tokenizer.library import TokenizerError
 
 if TYPE_CHECKING:  # a runtime import would close a circle: models.types imports prompts.types
     from deepinfer_cli.models.types import Tokenizer
@@ -94,6 +95,8 @@ class ChatRenderer:
             return self._tokenizer.encode(text, parse_special=True)
         except (UnicodeEncodeError, TypeError) as error:  # lone surrogates
             raise PromptError("bad_encoding", f"{field} is not valid Unicode text", field) from error
+        except TokenizerError as error:
+            raise PromptError("engine_error", f"{field}: {error}", field) from error
 
     def _leading_bos(self, ids: Sequence[int]) -> int:
         bos = self._tokenizer.bos_token_id

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from deepinfer_cli.tokenizer.byte_level import spelled_bytes
-from deepinfer_cli.tokenizer.library import LibraryTokenizer, TokenizerError
+from deepinfer_cli.tokenizer.library import LibraryTokenizer, TokenizerError, library_panics
 
 MAX_JSON_BYTES = 1 << 28
+MAX_TOKEN_ID = 1 << 22  # the table has an entry for every id below the largest
 _BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
@@ -26,7 +27,8 @@ def folder_tokenizer(folder: Path) -> LibraryTokenizer:
     from tokenizers import Tokenizer
 
     try:
-        backend = Tokenizer.from_str(data.decode("utf-8"))
+        with library_panics():
+            backend = Tokenizer.from_str(data.decode("utf-8"))
     except Exception as error:  # the library raises plain Exception
         raise TokenizerError(f"{path} cannot be read: {error}") from error
     backend.no_truncation()
@@ -91,6 +93,8 @@ def _byte_table(backend: Any, path: Path) -> tuple[list[bytes], list[bool]]:
     size = max((*vocab.values(), *added), default=-1) + 1
     if size == 0:
         raise TokenizerError(f"{path} has an empty vocabulary")
+    if size > MAX_TOKEN_ID:
+        raise TokenizerError(f"{path} has the token id {size - 1}; ids up to {MAX_TOKEN_ID - 1} are allowed")
     table, special = [b""] * size, [False] * size
     spell = _speller(backend, path)
     for token, token_id in vocab.items():

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from deepinfer_cli.tokenizer.library import LibraryTokenizer, TokenizerError, byte_level_table
+from deepinfer_cli.tokenizer.library import LibraryTokenizer, TokenizerError, byte_level_table, library_panics
 from deepinfer_cli.tokenizer.pre import PRE_TOKENIZERS, PreTokenizer
 
 PREFIX = "tokenizer.ggml."
@@ -76,7 +76,8 @@ def _build(
         twice = next(token for i, token in enumerate(tokens) if vocab[token] != i)
         raise TokenizerError(f"tokenizer.ggml.tokens lists {twice!r} twice")
     try:
-        backend = Tokenizer(models.BPE(vocab, merges, ignore_merges=pre.ignore_merges))
+        with library_panics():
+            backend = Tokenizer(models.BPE(vocab, merges, ignore_merges=pre.ignore_merges))
         backend.pre_tokenizer = pre.build()
         backend.decoder = decoders.ByteLevel()
         if pre.nfc:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from deepinfer_cli.tokenizer.byte_level import spelled_bytes
@@ -24,6 +25,18 @@ END_SPELLINGS = (
 
 class TokenizerError(ValueError):
     """A tokenizer that cannot be used; the message is one sentence."""
+
+
+@contextmanager
+def library_panics() -> Iterator[None]:
+    """A Rust panic (say, of a pattern that backtracks without end) arrives as a BaseException of a type
+    that cannot be imported; here it becomes an error like any other."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise TokenizerError(f"the tokenizer gave up on this text: {error}") from None
 
 
 class LibraryTokenizer:
@@ -73,7 +86,8 @@ class LibraryTokenizer:
 
     def encode(self, text: str, parse_special: bool = False) -> list[int]:
         backend = self._backend if parse_special else self._without_specials()
-        ids: list[int] = backend.encode(text, add_special_tokens=False).ids
+        with library_panics():
+            ids: list[int] = backend.encode(text, add_special_tokens=False).ids
         return ids
 
     def decode(self, token_ids: Sequence[int]) -> str:

@@ -1,5 +1,9 @@
+import json
+
 import pytest
 
+from deepinfer_cli.prompts.render import ChatRenderer
+from deepinfer_cli.prompts.types import PromptError, PromptInput
 from deepinfer_cli.tokenizer.byte_level import byte_of_character, spelled_bytes
 from deepinfer_cli.tokenizer.folder import folder_eos_token_ids, folder_tokenizer
 from deepinfer_cli.tokenizer.gguf import gguf_eos_token_ids, gguf_tokenizer
@@ -112,6 +116,33 @@ def test_a_folder_without_or_with_a_broken_tokenizer_is_refused(tmp_path):
     (tmp_path / "tokenizer.json").write_text('{"model": 3')
     with pytest.raises(TokenizerError, match="cannot be read"):
         folder_tokenizer(tmp_path)
+
+
+def changed_json(folder, change):
+    write_folder(folder)
+    state = json.loads((folder / "tokenizer.json").read_text())
+    change(state)
+    (folder / "tokenizer.json").write_text(json.dumps(state))
+    return folder
+
+
+def test_a_giant_token_id_is_refused_before_it_fills_memory(tmp_path):
+    folder = changed_json(tmp_path, lambda state: state["model"]["vocab"].update(zzz=2**31))
+    with pytest.raises(TokenizerError, match=r"tokenizer\.json"):
+        folder_tokenizer(folder)
+
+
+def test_a_pattern_that_backtracks_without_end_is_an_error_of_the_text(tmp_path, capfd):
+    split = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
+    folder = changed_json(tmp_path, lambda state: state["pre_tokenizer"]["pretokenizers"].insert(0, split))
+    tokenizer = folder_tokenizer(folder)
+    with pytest.raises(TokenizerError, match="gave up on this text"):
+        tokenizer.encode("a" * 60 + "b", parse_special=True)
+    assert tokenizer.decode(tokenizer.encode("hello", parse_special=True)) == "hello"
+    renderer = ChatRenderer(tokenizer, None, tokenizer.vocab_size)
+    with pytest.raises(PromptError) as caught:
+        renderer.render(PromptInput(text="a" * 60 + "b"))
+    assert caught.value.code == "engine_error"
 
 
 def test_piece_vocabularies_spell_bytes_and_spaces(tmp_path):
