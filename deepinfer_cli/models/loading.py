@@ -198,7 +198,10 @@ class FileModel:
 def load_model(config: RunConfig, say: Callable[[str], None] | None = None) -> FileModel:
     """The model that the settings name, or the small one. `say` gets the talk on the way."""
     where = resolve_model(config.model.model, config.model.revision, say or _say_on_stderr)
-    return FileModel(where, config)
+    model = FileModel(where, config)
+    for warning in model.tokenizer.warnings:
+        (say or _say_on_stderr)(f"{model.name}: {warning}")
+    return model
 
 
 def _say_on_stderr(text: str) -> None:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from deepinfer_cli.tokenizer.byte_level import spelled_bytes
+from deepinfer_cli.tokenizer.gguf_pieces import piece_bytes
 from deepinfer_cli.tokenizer.library import LibraryTokenizer, TokenizerError, library_panics
 
 MAX_JSON_BYTES = 1 << 28
 MAX_TOKEN_ID = 1 << 22  # the table has an entry for every id below the largest
-_BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
 def folder_tokenizer(folder: Path) -> LibraryTokenizer:
@@ -113,17 +112,11 @@ def _speller(backend: Any, path: Path) -> Any:
     if steps == ["ByteLevel"]:
         return spelled_bytes
     if "ByteFallback" in steps:
-        return _piece_bytes
+        return piece_bytes
     raise TokenizerError(
         f"{path} decodes with {' + '.join(map(str, steps)) or 'nothing'}; supported: ByteLevel, and pieces "
         "with ByteFallback"
     )
-
-
-def _piece_bytes(token: str) -> bytes:
-    """SentencePiece spelling: U+2581 is a space, <0x0A> is a byte."""
-    byte = _BYTE_PIECE.fullmatch(token)
-    return bytes([int(byte[1], 16)]) if byte else token.replace("\u2581", " ").encode("utf-8", "replace")
 
 
 def _bos_id(backend: Any, config: Mapping[str, Any], special: list[bool]) -> int | None:

@@ -8,50 +8,109 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
+from deepinfer_cli.tokenizer.gguf_pieces import build_pieces, piece_table
 from deepinfer_cli.tokenizer.library import LibraryTokenizer, TokenizerError, byte_level_table, library_panics
 from deepinfer_cli.tokenizer.pre import PRE_TOKENIZERS, PreTokenizer
 
 PREFIX = "tokenizer.ggml."
-MODELS = ("gpt2",)
+UNNAMED_PRE = "the file does not name its pre-tokenizer; splitting words as GPT-2 does"
 # tokenizer.ggml.token_type values
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
+
+
+@dataclass(frozen=True, slots=True)
+class _Vocabulary:
+    """What every kind of tokenizer needs of the metadata, checked."""
+
+    tokens: list[str]
+    types: list[int]  # [vocab]
+    unusual: list[int]  # ids whose type is not NORMAL: a few of 100,000
+    added: list[int]  # ids that are found in the text before anything else
+    special: list[bool]  # [vocab]
+    bos: int | None
 
 
 def gguf_tokenizer(metadata: Mapping[str, Any]) -> LibraryTokenizer:
     """Raises TokenizerError naming the key that is missing, wrong or unsupported."""
     model = metadata.get(PREFIX + "model")
-    if model not in MODELS:
-        found = "missing" if model is None else repr(model)
-        raise TokenizerError(f"tokenizer.ggml.model is {found}; supported: {', '.join(MODELS)}")
+    if model == "gpt2":
+        return _byte_level(metadata, _vocabulary(metadata))
+    if model == "llama":
+        return _pieces(metadata, _vocabulary(metadata))
+    found = "missing" if model is None else repr(model)
+    raise TokenizerError(f"tokenizer.ggml.model is {found}; supported: gpt2 (byte-level BPE), llama (pieces)")
+
+
+def _vocabulary(metadata: Mapping[str, Any]) -> _Vocabulary:
     tokens = _list(metadata, "tokens", str)
-    merge_lines = _list(metadata, "merges", str)
     types = _list(metadata, "token_type", int, default=[NORMAL] * len(tokens))
     if len(types) != len(tokens):
         raise TokenizerError(f"tokenizer.ggml.token_type has {len(types)} entries for {len(tokens)} tokens")
+    unusual = [i for i, kind in enumerate(types) if kind != NORMAL]
+    special = [False] * len(tokens)
+    for i in unusual:
+        special[i] = types[i] in (CONTROL, UNKNOWN)
+    return _Vocabulary(
+        tokens=tokens,
+        types=types,
+        unusual=unusual,
+        added=[i for i in unusual if types[i] in (CONTROL, USER_DEFINED, UNKNOWN)],
+        special=special,
+        bos=_token_id(metadata, "bos_token_id", len(tokens)),
+    )
+
+
+def _byte_level(metadata: Mapping[str, Any], vocabulary: _Vocabulary) -> LibraryTokenizer:
+    merge_lines = _list(metadata, "merges", str)
     pre_name = metadata.get(PREFIX + "pre", "default")
     pre = PRE_TOKENIZERS.get(pre_name) if isinstance(pre_name, str) else None
     if pre is None:
         known = ", ".join(sorted(PRE_TOKENIZERS))
         raise TokenizerError(f"tokenizer.ggml.pre is {pre_name!r}; supported: {known}")
-
-    unusual = [i for i, kind in enumerate(types) if kind != NORMAL]  # a few of 100,000
-    added = [i for i in unusual if types[i] in (CONTROL, USER_DEFINED, UNKNOWN)]
-    special = [False] * len(tokens)
-    for i in unusual:
-        special[i] = types[i] in (CONTROL, UNKNOWN)
-    bos = _token_id(metadata, "bos_token_id", len(tokens))
-    adds_bos = metadata.get(PREFIX + "add_bos_token", False) is True
+    tokens, special = vocabulary.tokens, vocabulary.special
+    adds_bos = _flag(metadata, "add_bos_token", pre.adds_bos)
     return LibraryTokenizer(
-        _build(tokens, _merges(merge_lines), pre, added, special),
-        token_bytes=byte_level_table(tokens, unusual),
+        _build(tokens, _merges(merge_lines), pre, vocabulary.added, special),
+        token_bytes=byte_level_table(tokens, vocabulary.unusual),
         special=special,
-        bos_token_id=bos,
+        bos_token_id=vocabulary.bos,
         adds_bos=adds_bos,
-        fingerprint=_fingerprint(tokens, merge_lines, types, pre_name, bos if adds_bos else None),
-        kind=f"{model}/{pre_name}",
-        warnings=("tokenizer_pre_unnamed",) if pre_name == "default" else (),
+        fingerprint=_fingerprint(vocabulary, pre_name, adds_bos, "\0".join(merge_lines)),
+        kind=f"gpt2/{pre_name}",
+        warnings=(UNNAMED_PRE,) if pre_name == "default" else (),
+    )
+
+
+def _pieces(metadata: Mapping[str, Any], vocabulary: _Vocabulary) -> LibraryTokenizer:
+    tokens = vocabulary.tokens
+    scores = _list(metadata, "scores", float)
+    if len(scores) != len(tokens):
+        raise TokenizerError(f"tokenizer.ggml.scores has {len(scores)} entries for {len(tokens)} tokens")
+    unknown = _token_id(metadata, "unknown_token_id", len(tokens))
+    if unknown is None:
+        unknown = next((i for i, kind in enumerate(vocabulary.types) if kind == UNKNOWN), None)
+    if unknown is None:
+        raise TokenizerError("tokenizer.ggml.unknown_token_id is missing, and no token has the type unknown")
+    prefix = _flag(metadata, "add_space_prefix", True)
+    adds_bos = _flag(metadata, "add_bos_token", True)
+    return LibraryTokenizer(
+        build_pieces(
+            tokens,
+            scores,
+            unknown=unknown,
+            add_space_prefix=prefix,
+            added=vocabulary.added,
+            special=vocabulary.special,
+        ),
+        token_bytes=piece_table(tokens, vocabulary.added),
+        special=vocabulary.special,
+        bos_token_id=vocabulary.bos,
+        adds_bos=adds_bos,
+        fingerprint=_fingerprint(vocabulary, f"pieces {prefix} {unknown}", adds_bos, repr(scores)),
+        kind="llama",
     )
 
 
@@ -118,16 +177,18 @@ def _token_id(metadata: Mapping[str, Any], name: str, num_tokens: int) -> int | 
     return value
 
 
-def _fingerprint(
-    tokens: Sequence[str],
-    merge_lines: Sequence[str],
-    types: Sequence[int],
-    pre_name: str,
-    bos: int | None,
-) -> str:
+def _flag(metadata: Mapping[str, Any], name: str, default: bool) -> bool:
+    value = metadata.get(PREFIX + name, default)
+    if not isinstance(value, bool):
+        raise TokenizerError(f"tokenizer.ggml.{name} is {value!r}, wanted true or false")
+    return value
+
+
+def _fingerprint(vocabulary: _Vocabulary, kind: str, adds_bos: bool, joins: str) -> str:
+    """joins: merges or scores as text."""
     digest = hashlib.blake2b(digest_size=8)
-    digest.update(f"{pre_name}\0{bos}\0{len(tokens)}\0{len(merge_lines)}\0".encode())
-    digest.update("\0".join(tokens).encode("utf-8", "surrogatepass"))
-    digest.update("\0".join(merge_lines).encode("utf-8", "surrogatepass"))
-    digest.update(repr(types).encode())
+    digest.update(f"{kind}\0{vocabulary.bos if adds_bos else None}\0{len(vocabulary.tokens)}\0".encode())
+    digest.update("\0".join(vocabulary.tokens).encode("utf-8", "surrogatepass"))
+    digest.update(joins.encode("utf-8", "surrogatepass"))
+    digest.update(repr(vocabulary.types).encode())
     return digest.hexdigest()

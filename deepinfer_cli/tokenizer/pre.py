@@ -35,6 +35,7 @@ class PreTokenizer:
     gpt2_words: bool = False  # the byte-level step also splits words as GPT-2 does
     nfc: bool = False  # text is normalised to NFC first
     ignore_merges: bool = False  # a whole word of the vocabulary is taken as it is
+    adds_bos: bool = False  # raw text starts with BOS unless the file says otherwise
 
     def build(self) -> Any:
         """The `tokenizers` object."""
@@ -49,7 +50,7 @@ class PreTokenizer:
 
 _GPT2 = PreTokenizer(gpt2_words=True)
 _SMOLLM = PreTokenizer(digits=True, gpt2_words=True)
-_LLAMA3 = PreTokenizer(splits=(LLAMA3_WORDS,), ignore_merges=True)
+_LLAMA3 = PreTokenizer(splits=(LLAMA3_WORDS,), ignore_merges=True, adds_bos=True)
 _QWEN2 = PreTokenizer(splits=(QWEN2_WORDS,), nfc=True)
 _DEEPSEEK3 = PreTokenizer(splits=(DEEPSEEK3_NUMBERS, DEEPSEEK3_CJK, DEEPSEEK3_WORDS))
 

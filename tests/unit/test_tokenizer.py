@@ -1,4 +1,7 @@
+import io
 import json
+import random
+from pathlib import Path
 
 import pytest
 
@@ -71,7 +74,9 @@ def test_every_known_end_token_ends_an_answer():
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"model": "llama"}, "'llama'"),
+        ({"model": "bert"}, "'bert'"),
+        ({"model": "llama"}, "tokenizer.ggml.scores"),
+        ({"add_bos_token": 3}, "add_bos_token"),
         ({"model": None}, "missing"),
         ({"pre": "martian"}, "'martian'"),
         ({"pre": 7}, "7"),
@@ -116,6 +121,93 @@ def test_a_folder_without_or_with_a_broken_tokenizer_is_refused(tmp_path):
     (tmp_path / "tokenizer.json").write_text('{"model": 3')
     with pytest.raises(TokenizerError, match="cannot be read"):
         folder_tokenizer(tmp_path)
+
+
+PIECES = [
+    *(("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3)),
+    *((f"<0x{byte:02X}>", 0.0, 6) for byte in range(256)),
+    *((piece, -float(i), 1) for i, piece in enumerate(["\u2581a", "ab", "\u2581ab", "ba", "aba"])),
+    *((piece, -1000.0 - i, 1) for i, piece in enumerate(["\u2581", "a", "b", "c"])),
+]
+
+
+def piece_metadata(**changes):
+    tokens, scores, types = (list(column) for column in zip(*PIECES, strict=True))
+    return gguf_metadata(
+        model="llama",
+        tokens=tokens,
+        scores=scores,
+        token_type=types,
+        merges=None,
+        add_bos_token=None,
+        **changes,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ("ab", ["\u2581ab"]),  # the space in front belongs to the first word
+        ("aba c", ["\u2581ab", "a", "\u2581", "c"]),  # best score first: not \u2581, aba
+        ("cab", ["\u2581", "c", "ab"]),
+        ("c\n\u00e9", ["\u2581", "c", "<0x0A>", "<0xC3>", "<0xA9>"]),
+        ("a<s>b", ["\u2581a", "<s>", "\u2581", "b"]),
+    ],
+)
+def test_pieces_are_joined_best_score_first_with_bytes_for_the_rest(text, pieces):
+    tokenizer = gguf_tokenizer(piece_metadata())
+    ids = tokenizer.encode(text, parse_special=True)
+    assert [PIECES[i][0] for i in ids] == pieces
+    assert tokenizer.adds_bos and tokenizer.bos_token_id == 1 and tokenizer.kind == "llama"
+    assert tokenizer.decode(ids).replace(" ", "") == text.replace(" ", "").replace("<s>", "")
+
+
+def test_pieces_without_a_space_prefix():
+    tokenizer = gguf_tokenizer(piece_metadata(add_space_prefix=False))
+    assert [PIECES[i][0] for i in tokenizer.encode("ab")] == ["ab"]
+    assert tokenizer.decode(tokenizer.encode("c \u00e9")) == "c \u00e9"
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("size", [600, 1500])
+def test_pieces_equal_sentencepiece(size):
+    import sentencepiece
+
+    texts = Path(__file__).parents[1] / "texts"
+    lines = [line for file in sorted(texts.glob("*.txt")) for line in file.read_text().split("\n") if line]
+    trained = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines),
+        model_writer=trained,
+        model_type="bpe",
+        vocab_size=size,
+        byte_fallback=True,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        split_digits=True,
+        allow_whitespace_only_pieces=True,
+        minloglevel=2,
+    )
+    oracle = sentencepiece.SentencePieceProcessor(model_proto=trained.getvalue())
+    ids = range(oracle.vocab_size())
+    kinds = [2 if oracle.is_unknown(i) else 3 if oracle.is_control(i) else 1 for i in ids]
+    tokenizer = gguf_tokenizer(
+        gguf_metadata(
+            model="llama",
+            tokens=[oracle.id_to_piece(i) for i in ids],
+            scores=[oracle.get_score(i) for i in ids],
+            token_type=kinds,
+            merges=None,
+        )
+    )
+    chance = random.Random(size)
+    text = "\n".join(lines)
+    for _ in range(5000):
+        start = chance.randrange(len(text) - 80)
+        piece = text[start : start + chance.randrange(1, 80)]
+        noise = "".join(chance.choices("abc XYZ 019\n\t.,'\u00e9\u4e2d\U0001f525\u2581", k=20))
+        for sample in (piece, noise):
+            assert tokenizer.encode(sample) == oracle.encode(sample), repr(sample)
 
 
 def changed_json(folder, change):
