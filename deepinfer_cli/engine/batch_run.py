@@ -36,7 +36,7 @@ def run(config: RunConfig, console: Console) -> int:
         rules = prepare.row_rules(config, sources, None)
         if config.action == "validate":
             check = check_rows.RowCheck(config, sources, rules, console)
-            return _judge(check, console, None, None, None)
+            return _judge(check, console, None, None, 0)
         if config.rows.strict:
             sources = cleanup.enter_context(check_rows.rereadable(sources))
             check_rows.refuse_bad_rows(check_rows.RowCheck(config, sources, rules, console))
@@ -87,12 +87,12 @@ def _judge(
     console: Console,
     prompts: prepare.PromptStage | None,
     model: LoadedModel | None,
-    context: int | None,
+    context: int,
 ) -> int:
     output = OutputFile(console.data.fileno(), "standard output", None, owns_fd=False)
     check.run(output, prompts, model)
     output.flush()
-    return check_rows.report(check, console, has_tokens=prompts is not None, context=context)
+    return check_rows.report(check, console, model=model, context=context)
 
 
 @dataclass(frozen=True, slots=True)

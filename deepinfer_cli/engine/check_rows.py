@@ -23,6 +23,8 @@ from deepinfer_cli.results.json_text import json_string, json_value
 from deepinfer_cli.results.output_file import OutputFile
 from deepinfer_cli.results.types import RowStyle
 
+_KV_SIZES = {"f16": 1.0, "bf16": 1.0, "f32": 2.0, "int8": 0.5}  # relative to two bytes a value
+
 
 class RowCheck:
     """One pass over all rows. Error rows go to `output` in the shape of a run's, nothing else does, except
@@ -31,7 +33,7 @@ class RowCheck:
     def __init__(
         self, config: RunConfig, sources: Sequence[Source], rules: RowRules, console: Console
     ) -> None:
-        self._config = config
+        self.config = config
         self._console = console
         self._rules = rules
         self.counters = Counters()
@@ -49,7 +51,7 @@ class RowCheck:
         self, output: OutputFile | None, prompts: PromptStage | None, model: LoadedModel | None = None
     ) -> None:
         counters = self.counters
-        show_tokens = self._config.show_tokens and model is not None
+        show_tokens = self.config.show_tokens and model is not None
         while True:
             raw = self.reader.next_line(1.0)
             if raw is None:
@@ -124,18 +126,25 @@ def refuse_bad_rows(check: RowCheck) -> None:
         raise InputError(f"{first} ({rows}; --strict)", hint)
 
 
-def report(check: RowCheck, console: Console, *, has_tokens: bool, context: int | None) -> int:
+def report(check: RowCheck, console: Console, *, model: LoadedModel | None, context: int) -> int:
     """The summary of --validate and --dry-run, and the exit code."""
     counters = check.counters
     lines = summary(counters, 0.0, damaged=check.reader.num_damaged, ran=False)
     for line in lines:
         console.info(line)
-    if has_tokens and counters.num_ok:
+    if model is not None and counters.num_ok:
         mean = counters.num_prompt_tokens / counters.num_ok
         console.info(
             f"prompt tokens: {counters.num_prompt_tokens:,} in all, {mean:,.1f} on average, longest "
-            f"{counters.longest_prompt:,} (line {counters.longest_prompt_line:,}) of {context or 0:,}"
+            f"{counters.longest_prompt:,} (line {counters.longest_prompt_line:,}) of {context:,}"
         )
+        token_bytes = model.description.get("kv_bytes_per_token", 0) * _KV_SIZES[check.config.engine.kv_dtype]
+        if token_bytes:
+            longest = token_bytes * counters.longest_prompt / 2**20
+            console.info(
+                f"KV cache: {token_bytes:,.0f} bytes a token; {longest:,.1f} MiB for the longest prompt"
+            )
+        console.info("how long it takes: run the first rows with --limit 50 and see the rate in the summary")
     if check.reader.num_damaged:
         return EXIT_FATAL
     return EXIT_ROWS_FAILED if counters.num_failed else EXIT_OK

@@ -239,8 +239,9 @@ class BatchLoop:
         progress.running = len(self._open)
         progress.prompt_tokens = self._counters.num_prompt_tokens
         progress.output_tokens = self._counters.num_output_tokens
-        if self._reader.done:
-            progress.total = self._counters.num_done + len(self._open) + (self._stalled is not None)
+        num_rows = self._reader.estimated_rows()
+        if num_rows is not None:
+            progress.total = num_rows - self._counters.num_other_shard - self._counters.num_dropped_duplicates
         progress.tick()
         if self._output.is_pipe and time.monotonic() >= self._next_pipe_check:
             self._next_pipe_check = time.monotonic() + _PIPE_CHECK_S

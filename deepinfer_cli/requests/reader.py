@@ -98,6 +98,8 @@ class RowReader:
         on_damage: Callable[[str], None] = lambda message: None,
     ) -> None:
         self._waiting = deque(enumerate(sources))
+        sizes = [source.num_bytes for source in sources]
+        self._total_bytes = None if None in sizes else sum(size or 0 for size in sizes)
         self._max_row_bytes = max_row_bytes
         self._limit = limit
         self._on_damage = on_damage
@@ -132,6 +134,16 @@ class RowReader:
             except OSError as error:
                 self._damaged(file, f"reading failed ({error.strerror})")
         return None
+
+    def estimated_rows(self) -> int | None:
+        """Rows of all inputs by sizes and what has been read: exact at the end, unknown for pipes."""
+        if self.done or self._limit is not None:
+            return self.num_rows if self.done else None
+        if self._total_bytes is None or not self.num_bytes_read:
+            return None
+        estimate = round(self.num_rows * max(self._total_bytes / self.num_bytes_read, 1.0))
+        digits = max(len(str(estimate)) - 2, 0)
+        return max(round(estimate, -digits), self.num_rows)
 
     def close(self) -> None:
         if self._file is not None:

@@ -157,6 +157,20 @@ def test_a_pipe_is_never_waited_for(tmp_path: Path) -> None:
     assert reader.next_line(1.0) is None and reader.done
 
 
+def test_rows_are_estimated_from_sizes(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"x" * 99 + b"\n" + (b"x" * 99 + b"\n") * 99_999)
+    reader = RowReader(expand([str(path)]), max_row_bytes=1000)
+    assert reader.estimated_rows() is None
+    for _ in range(2000):
+        reader.next_line(0.0)
+    estimate = reader.estimated_rows()
+    assert estimate is not None and 70_000 < estimate < 130_000
+    while reader.next_line(0.0) is not None:
+        pass
+    assert reader.estimated_rows() == 100_000
+
+
 def test_limit_stops_reading(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"a\nb\nc\n")

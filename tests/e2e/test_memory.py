@@ -1,0 +1,60 @@
+"""Memory is bounded by configuration, not by the input."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+from tests.support.runs import command, environment
+
+ROWS = 40_000
+WARM_UP = 10_000  # rows until caches and allocator have found their size
+ID_BYTES = 24  # a row in the table of seen ids
+
+
+def private_kib(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    match = re.search(r"RssAnon:\s+(\d+) kB", status)
+    assert match is not None
+    return int(match[1])
+
+
+def test_private_memory_is_flat(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    with path.open("w") as file:
+        for i in range(ROWS):
+            file.write(json.dumps({"id": f"row-{i}", "prompt": f"item {i}", "max_tokens": 1}) + "\n")
+    process = subprocess.Popen(
+        command("run", "--model", "fake", path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    )
+    assert process.stdout is not None
+    warm = last = 0
+    for count, _ in enumerate(process.stdout, 1):
+        if count == WARM_UP:
+            warm = private_kib(process.pid)
+        if count == ROWS - 5000:  # near the end, while the run is still in full swing
+            last = private_kib(process.pid)
+    process.communicate()
+    assert process.returncode == 0
+    ids = ID_BYTES * (ROWS - 5000 - WARM_UP) / 1024
+    assert last - ids <= warm * 1.05, (warm, last, ids)
+
+
+def test_a_slow_first_row_does_not_let_the_rest_pile_up(tmp_path: Path) -> None:
+    """Finished rows wait for the first one, but only within the window; the run still ends in order."""
+    path = tmp_path / "rows.jsonl"
+    with path.open("w") as file:
+        file.write(json.dumps({"prompt": "slow", "max_tokens": 3000, "ignore_eos": True}) + "\n")
+        for i in range(9000):
+            file.write(json.dumps({"id": i, "prompt": None if i % 2 else "x", "max_tokens": 1}) + "\n")
+    done = subprocess.run(
+        command("run", "--model", "fake", path), capture_output=True, env=environment(), timeout=300
+    )
+    assert done.returncode == 3
+    indices = [json.loads(line)["index"] for line in done.stdout.splitlines()]
+    assert indices == list(range(9001))
