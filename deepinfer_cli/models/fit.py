@@ -90,7 +90,7 @@ def judge(
             f"the architecture {shape.architecture} is not supported; supported: {supported_text()}"
         )
     obstacles += _type_obstacles(tensors, family, is_gguf)
-    obstacles += _tokenizer_obstacles(metadata) if is_gguf else []
+    obstacles += _gguf_obstacles(metadata) if is_gguf else []
     engram = _engram(tensors, metadata, config or {})
     if engram == "in a separate file":
         obstacles.append("the Engram tables of this model are in a separate file, which is not read")
@@ -154,14 +154,12 @@ def human_bytes(count: int) -> str:
 
 
 def free_memory() -> int:
-    """Bytes that can be taken without swapping; 0 when the system does not say."""
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return 0
+    """Bytes that this process can still get; 0 when nobody says. Downloads work before the core is built."""
+    from deepinfer_cli import machine
+
+    if machine.native_problem() is None:
+        return machine.available_memory_bytes()
+    return machine.describe().memory_free_bytes
 
 
 def free_disk(folder: Path) -> int:
@@ -246,7 +244,14 @@ def _type_obstacles(tensors: Sequence[HeaderTensor], family: Family | None, is_g
     ]
 
 
-def _tokenizer_obstacles(metadata: Mapping[str, Any]) -> list[str]:
+def split_files(metadata: Mapping[str, Any]) -> int:
+    """Files that a GGUF model was split into; 1 for a whole one."""
+    return _int(metadata.get("split.count")) or 1
+
+
+def _gguf_obstacles(metadata: Mapping[str, Any]) -> list[str]:
+    if (count := split_files(metadata)) > 1:
+        return [f"the model is split into {count} GGUF files; only whole files are read"]
     from deepinfer_cli.tokenizer.gguf import gguf_tokenizer
     from deepinfer_cli.tokenizer.library import TokenizerError
 

@@ -12,7 +12,14 @@ from typing import Any
 from deepinfer_cli.config.run_config import RunConfig
 from deepinfer_cli.errors import EXIT_REFUSED, ModelError, ResourceError
 from deepinfer_cli.models.families import Family, family_of_config, family_of_gguf, supported_text
-from deepinfer_cli.models.fit import WORKING_BYTES, config_shape, free_memory, gguf_shape, human_bytes
+from deepinfer_cli.models.fit import (
+    WORKING_BYTES,
+    config_shape,
+    free_memory,
+    gguf_shape,
+    human_bytes,
+    split_files,
+)
 from deepinfer_cli.models.headers import ModelFile, cpu_executor, open_model_file
 from deepinfer_cli.models.resolve import ModelPath, resolve_model
 from deepinfer_cli.prompts.render import ChatRenderer
@@ -40,6 +47,11 @@ class FileModel:
         self._file = open_model_file(where.path)
         self._folder = where.path if where.path.is_dir() else where.path.parent
         self._family = self._find_family()
+        if self.is_gguf and (count := split_files(self._file.metadata)) > 1:
+            raise ModelError(
+                f"{where.path}: the model is split into {count} GGUF files; only whole files are read",
+                "llama.cpp's gguf-split --merge makes one file of them",
+            )
         self.name = where.name
         self.family = self._family.name
         self._shape = gguf_shape(self._file.metadata) if self.is_gguf else config_shape(self._file.metadata)

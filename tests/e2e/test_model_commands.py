@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.cli import deepinfer
 from tests.support.hub_server import COMMIT, Hub, serving
-from tests.support.tiny_models import TinyLlama, write_gguf
+from tests.support.tiny_models import TinyLlama, write_gguf, write_safetensors
 
 pytestmark = pytest.mark.skipif(platform.system() != "Linux", reason="reads /proc")
 
@@ -41,6 +41,15 @@ def test_download_prints_the_path_and_nothing_else_and_run_finds_it(hub, tmp_pat
     ran = deepinfer("run", "-", "--model", "org/model", "-q", stdin=row, env=environment(tmp_path))
     assert ran.code == 0, ran.stderr
     assert json.loads(ran.stdout)["usage"]["completion_tokens"] == 3
+
+
+def test_the_variable_of_old_names_the_model_when_nothing_else_does(tmp_path):
+    folder = write_safetensors(TinyLlama(), tmp_path / "model", "F16")
+    env = environment(tmp_path, DEEPINFER_HF_MODEL_DIR=str(folder))
+    row = b'{"messages": [{"role": "user", "content": "hello"}], "max_tokens": 3}\n'
+    done = deepinfer("run", "-", stdin=row, env=env)
+    assert done.code == 0, done.stderr
+    assert "no model named" not in done.stderr and str(folder) in done.stderr
 
 
 def test_dry_run_writes_nothing_and_says_what_would_come(hub, tmp_path, gguf_bytes):

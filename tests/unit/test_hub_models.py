@@ -261,6 +261,7 @@ def test_headers_of_safetensors_shards_are_added_up(served, tmp_path):
     [
         ({}, "IQ2_XXS", "none", "tensor type IQ2_XXS"),
         ({"general.architecture": "mamba"}, "F32", "none", "architecture mamba"),
+        ({"split.count": 3}, "F32", "none", "split into 3 GGUF files"),
         ({"general.architecture": "deepseek41"}, "F32", "in a separate file", "Engram tables"),
     ],
 )
