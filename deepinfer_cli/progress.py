@@ -31,6 +31,7 @@ class Progress:
         self.done = 0  # finished, failed ones included
         self.failed = 0
         self.running = 0
+        self.note = ""  # what the work adds to the line, such as a score so far
         self.prompt_tokens = 0
         self.output_tokens = 0
         self._started = time.monotonic()
@@ -73,6 +74,7 @@ class Progress:
             "output_tokens": self.output_tokens,
             "elapsed_s": round(seconds, 3),
             "output_tokens_per_s": round(rate, 1),
+            **({"note": self.note} if self.note else {}),
         }
 
     def line(self, seconds: float) -> str:
@@ -85,6 +87,8 @@ class Progress:
         if self.output_tokens:
             parts.append(f"{self.output_tokens / max(seconds, 1e-9):.0f} tokens/s")
         parts.append(f"{seconds:.0f} s")
+        if self.note:
+            parts.append(self.note)
         return ", ".join(parts)
 
 

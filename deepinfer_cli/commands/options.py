@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Annotated, Any, Final
 
 import typer
@@ -60,10 +62,20 @@ def _option(spec: Setting) -> Any:
     return Annotated[kind, typer.Option(*spec.flags, metavar=_metavar(spec), **details)]
 
 
-def setting_parameters(groups: Iterable[str] = tuple(GROUPS)) -> list[inspect.Parameter]:
-    """Keyword parameters, one per setting that has a flag, in the order of the help panels."""
+def setting_parameters(
+    groups: Iterable[str] = tuple(GROUPS),
+    *,
+    without: Iterable[str] = (),
+    helps: Mapping[str, str] = MappingProxyType({}),
+) -> list[inspect.Parameter]:
+    """Keyword parameters, one per setting that has a flag, in the order of the help panels.
+
+    `without` names settings that the command does not have; `helps` gives others the words that fit it.
+    """
     order = {group: i for i, group in enumerate(PANELS)}
-    chosen = [s for s in all_settings().values() if s.flags and s.group in set(groups)]
+    wanted, unwanted = set(groups), set(without)
+    chosen = [s for s in all_settings().values() if s.flags and s.group in wanted and s.key not in unwanted]
+    chosen = [replace(s, help=helps[s.key], default=None) if s.key in helps else s for s in chosen]
     chosen.sort(key=lambda s: order[s.group])
     keyword = inspect.Parameter.KEYWORD_ONLY
     return [
@@ -72,8 +84,10 @@ def setting_parameters(groups: Iterable[str] = tuple(GROUPS)) -> list[inspect.Pa
     ]
 
 
-def with_settings(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command function every setting's option after its own parameters.
+def with_settings(
+    function: Callable[..., Any], parameters_of: Callable[[], list[inspect.Parameter]] = setting_parameters
+) -> Callable[..., Any]:
+    """Give a command function every setting's option (or those of `parameters_of`) after its own parameters.
 
     Typer sees the options through the signature; the function reads what was used from `flag_uses(ctx)`
     and takes the values as **settings only because a call must accept them.
@@ -81,7 +95,7 @@ def with_settings(function: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(function, eval_str=True)
     own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
     own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
-    parameters = [*own, *setting_parameters()]
+    parameters = [*own, *parameters_of()]
     function.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     function.__annotations__ = {p.name: p.annotation for p in parameters}
     return function

@@ -22,16 +22,17 @@ from deepinfer_cli.requests.sources import Source, expand
 from deepinfer_cli.requests.types import RowRules
 from deepinfer_cli.results.manifest import SCHEMA_VERSION, RunFile, file_digest, settings_id
 from deepinfer_cli.results.output_file import STDOUT, OutputFile
+from deepinfer_cli.results.sink import LineOutput, RowSink
 from deepinfer_cli.results.types import RowStyle
 from deepinfer_cli.results.writer import RowWriter
 
 
-def run(config: RunConfig, console: Console) -> int:
-    """The exit code; raises DeepInferError for what is fatal or refused."""
+def run(config: RunConfig, console: Console, sink: RowSink | None = None) -> int:
+    """The exit code; raises DeepInferError for what is fatal or refused. With a `sink`, rows go there."""
     with ExitStack() as cleanup:
         sources = expand(config.inputs)
-        stdout_fd = console.data.fileno() if _uses_stdout(config) else None
-        if config.action == "run":
+        stdout_fd = console.data.fileno() if sink is None and _uses_stdout(config) else None
+        if config.action == "run" and sink is None:
             prepare.check_outputs(config, sources, stdout_fd)
         rules = prepare.row_rules(config, sources, None)
         if config.action == "validate":
@@ -54,7 +55,7 @@ def run(config: RunConfig, console: Console) -> int:
             console.info(_sampling_line(config))
             check = check_rows.RowCheck(config, sources, rules, console)
             return _judge(check, console, prompts, model, context)
-        return _Run(config, console, sources, rules, model, prompts, context).run()
+        return _Run(config, console, sources, rules, model, prompts, context, sink).run()
 
 
 def _sampling_line(config: RunConfig) -> str:
@@ -106,6 +107,7 @@ class _Run:
     model: LoadedModel
     prompts: prepare.PromptStage
     context: int
+    sink: RowSink | None = None
 
     def run(self) -> int:
         from deepinfer_cli.engine.native import NativeEngine
@@ -122,11 +124,12 @@ class _Run:
             stop = cleanup.enter_context(StopRequest())
             numerics = engine.numerics(self.config.engine)
             run_id = settings_id(self.config, {**self._fingerprints(), "isa": numerics.get("isa")})
-            run_file = RunFile(prepare.run_file_path(self.config), self._manifest(run_id, numerics, engine))
+            manifest = self._manifest(run_id, numerics, engine)
+            run_file = RunFile(prepare.run_file_path(self.config), manifest)
             self._say_header(engine, numerics, time.monotonic() - started)
-            return self._loop(engine, stop, run_file, run_id)
+            return self._loop(engine, stop, run_file, manifest)
 
-    def _loop(self, engine: Any, stop: StopRequest, run_file: RunFile, run_id: str) -> int:
+    def _loop(self, engine: Any, stop: StopRequest, run_file: RunFile, manifest: Mapping[str, Any]) -> int:
         from deepinfer_cli.engine.loop import BatchLoop
 
         config, counters = self.config, Counters()
@@ -142,12 +145,14 @@ class _Run:
         code, status = EXIT_FATAL, "failed"
         try:
             with self.console.progress() as progress:
+                if self.sink is not None:
+                    self.sink.start(config, manifest, progress)
                 BatchLoop(
                     reader=reader,
                     parser=prepare.make_parser(config, self.rules, self.console.once),
                     prompts=self.prompts,
                     engine=engine,
-                    shape=self._shape(run_id),
+                    shape=self._shape(manifest["settings_id"]),
                     writer=RowWriter(output, errors, keep_order=config.output.order == "input"),
                     output=output,
                     counters=counters,
@@ -181,7 +186,9 @@ class _Run:
             return EXIT_FATAL, "input damaged"
         return (EXIT_ROWS_FAILED if counters.num_failed else EXIT_OK), "complete"
 
-    def _open_outputs(self) -> tuple[OutputFile, OutputFile | None]:
+    def _open_outputs(self) -> tuple[LineOutput, LineOutput | None]:
+        if self.sink is not None:
+            return self.sink, None
         out = self.config.output
         if out.output in (None, STDOUT):
             output = OutputFile(self.console.data.fileno(), "standard output", None, owns_fd=False)

@@ -26,7 +26,7 @@ from deepinfer_cli.requests.types import (
     RowIdentity,
     SkippedRow,
 )
-from deepinfer_cli.results.output_file import OutputFile
+from deepinfer_cli.results.sink import LineOutput
 from deepinfer_cli.results.types import FinishedRequest, OpenRow
 from deepinfer_cli.results.writer import RowWriter
 
@@ -66,7 +66,7 @@ class BatchLoop:
         engine: NativeEngine,
         shape: RowShape,
         writer: RowWriter,
-        output: OutputFile,
+        output: LineOutput,
         counters: Counters,
         stop: StopRequest,
         progress: Progress,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deepinfer_cli.results.output_file import OutputFile
+from deepinfer_cli.results.sink import LineOutput
 
 MAX_OPEN_ROWS = 4096  # read but not yet written
 MAX_OPEN_BYTES = 256 << 20  # their input lines, and output lines that wait for their turn
@@ -11,7 +11,7 @@ MAX_OPEN_BYTES = 256 << 20  # their input lines, and output lines that wait for 
 class RowWriter:
     """Takes each row's line under its ordinal, in any order; writes by ordinal, or at once."""
 
-    def __init__(self, output: OutputFile, errors: OutputFile | None, *, keep_order: bool) -> None:
+    def __init__(self, output: LineOutput, errors: LineOutput | None, *, keep_order: bool) -> None:
         self._output = output
         self._errors = errors
         self._keep_order = keep_order

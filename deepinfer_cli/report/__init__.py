@@ -1,0 +1,1 @@
+"""Pages to read in a browser: one file each, no network, no library."""
