@@ -127,6 +127,9 @@ def _command(
     window: Annotated[
         str | None, _option("--window", "Tokens scored at once [default: 512]", _QUALITY_PANEL, "N")
     ] = None,
+    beside: Annotated[
+        str | None, _option("--beside", "Further precisions to print beside", _QUALITY_PANEL, "P,...")
+    ] = None,
     **settings: Any,
 ) -> int:
     """Evaluate a model on a task, with honest scores.
@@ -161,6 +164,7 @@ def _command(
         judge_timeout_s=verbs.seconds("--judge-timeout", judge_timeout, 120.0),
         reference=reference,
         reference_precision=reference_precision,
+        beside=beside,
         window=verbs.integer("--window", window, 512, minimum=2),
     )
     words = list(task or ())

@@ -41,7 +41,7 @@ def run(config: RunConfig, console: Console, sink: RowSink | None = None) -> int
         if config.rows.strict:
             sources = cleanup.enter_context(check_rows.rereadable(sources))
             check_rows.refuse_bad_rows(check_rows.RowCheck(config, sources, rules, console))
-        model = _load_model(config, console)
+        model = load_model(config, console)
         config = config.with_model_defaults(model.generation_defaults)
         rules = prepare.row_rules(config, sources, model)
         from deepinfer_cli.engine.native import context_limit
@@ -74,7 +74,8 @@ def _uses_stdout(config: RunConfig) -> bool:
     return config.action != "run" or config.output.output in (None, STDOUT)
 
 
-def _load_model(config: RunConfig, console: Console) -> LoadedModel:
+def load_model(config: RunConfig, console: Console) -> LoadedModel:
+    """The model that the settings name, the built-in fake one included."""
     name = config.model.model
     if name is not None and is_fake(name):
         return load_fake(name)

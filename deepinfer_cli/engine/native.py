@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from deepinfer_cli import _native
@@ -73,6 +73,23 @@ class NativeEngine:
             prompt_logprobs=params.prompt_logprobs,
         )
 
+    def scoring_request(
+        self,
+        request_id: int,
+        token_ids: Sequence[int],
+        positions: range,
+        on_logits: Callable[[int, memoryview], object],
+    ) -> _native.Request:
+        """A request that samples nothing: `on_logits` gets the float32 row that predicts each position.
+
+        It is called on the engine's thread; an exception in it fails the request.
+        """
+        nothing = self._native_sampling(SamplingValues(max_tokens=0))
+        begin, end = positions.start, positions.stop
+        return _native.Request(
+            request_id, list(token_ids), nothing, score_begin=begin, score_end=end, on_logits=on_logits
+        )
+
     def _native_sampling(self, params: SamplingValues) -> _native.SamplingParams:
         native = self._sampling.get(params)
         if native is None:
@@ -133,6 +150,7 @@ def is_request_refusal(error: _native.NativeError) -> bool:
 
 
 NativeError = _native.NativeError
+logit_divergence = _native.logit_divergence
 
 
 def context_limit(model: LoadedModel, wanted: int | None) -> int:

@@ -130,7 +130,8 @@ class SampleSink:
         plan = self.plan
         head = f"# deepinfer eval {plan.task.name}; -n {plan.protocol.num_samples}, "
         head += f"--shuffle-seed {plan.protocol.shuffle_seed}; eval.json says the rest\n"
-        write_whole(plan.folder / "config.yaml", head + print_config(config) + "\n")
+        own = config.with_values({"run_file": None}, config.origin("output"))
+        write_whole(plan.folder / "config.yaml", head + print_config(own) + "\n")
 
     def _say(self, config: RunConfig, now: Mapping[str, Any]) -> None:
         info, plan, data = self.console.info, self.plan, now["data"]

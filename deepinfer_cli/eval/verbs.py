@@ -51,6 +51,7 @@ class Options:
     reference: str | None = None
     reference_precision: str | None = None
     window: int = 512
+    beside: str | None = None
 
 
 # ---- reading flags -----------------------------------------------------------------------------------------

@@ -12,4 +12,5 @@ NB_MODULE(_native, m) {
   deepinfer::bindings::bind_text(m);
   deepinfer::bindings::bind_engine(m);
   deepinfer::bindings::bind_cpu(m);
+  deepinfer::bindings::bind_quality(m);
 }
