@@ -13,7 +13,7 @@ from deepinfer_cli.eval.data.hub import choose_files
 from deepinfer_cli.eval.data.load import load_data
 from deepinfer_cli.eval.tasks.registry import load_task
 from deepinfer_cli.eval.types import HubSource
-from tests.support.hub_server import FakeHub, serving
+from tests.support.dataset_hub import FakeHub, serving
 
 OLD, NEW = "1" * 40, "2" * 40
 AIME = (Path(__file__).parent / "data/aime_format.jsonl").read_bytes()

@@ -1,4 +1,4 @@
-"""A server that plays the hub for data sets: listings by revision, files by commit, gates and faults."""
+"""A model hub of our own on 127.0.0.1, and everything that can go wrong with one."""
 
 from __future__ import annotations
 
@@ -10,86 +10,137 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
 
 @dataclass
-class FakeHub:
-    """What the server serves. `revisions` maps branch, tag or commit to a commit; `files` commit to files."""
+class Hub:
+    """One repository's files and the faults to show. Change the fields between requests."""
 
-    repo: str
-    revisions: dict[str, str]
-    files: dict[str, dict[str, bytes]]
-    status: int | None = None  # answer everything with this
-    error_code: str | None = None  # value of X-Error-Code beside it
-    missing: set[str] = field(default_factory=set)  # listed, but not there
-    requests: list[str] = field(default_factory=list)
+    files: dict[str, bytes] = field(default_factory=dict)
+    repo: str = "org/model"
+    commit: str = COMMIT
+    revisions: tuple[str, ...] = ("main",)
+    status: int = 0  # answer everything with it
+    gated: bool = False
+    token: str | None = None  # wanted in Authorization
+    drops: int = 0  # so many transfers still break off
+    drop_share: float = 0.6
+    wrong_bytes: int = 0  # so many transfers still carry other bytes of the right length
+    ignores_ranges: bool = False
+    redirects: bool = False
+    unlisted: tuple[str, ...] = ()  # in the listing, but 404
+    requests: list[tuple[str, str, str]] = field(default_factory=list)  # (method, path, range)
     url: str = ""
 
+    def num_bytes_asked(self) -> list[str]:
+        return [given for method, path, given in self.requests if method == "GET" and "/resolve/" in path]
 
-def _handler(hub: FakeHub) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def info(self) -> dict[str, object]:
+        siblings = []
+        for name, data in self.files.items():
+            entry: dict[str, object] = {"rfilename": name, "size": len(data)}
+            if name.endswith((".safetensors", ".gguf")):
+                entry["lfs"] = {
+                    "sha256": hashlib.sha256(data).hexdigest(),
+                    "size": len(data),
+                    "pointerSize": 130,
+                }
+            entry["blobId"] = hashlib.sha1(f"blob {len(data)}\0".encode() + data).hexdigest()
+            siblings.append(entry)
+        return {"id": self.repo, "modelId": self.repo, "sha": self.commit, "siblings": siblings}
 
-        def log_message(self, *_: object) -> None:
-            pass
 
-        def do_HEAD(self) -> None:
-            self.answer(with_body=False)
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    hub: Hub
 
-        def do_GET(self) -> None:
-            self.answer(with_body=True)
+    def log_message(self, *_: object) -> None:
+        pass
 
-        def send(self, status: int, body: bytes, *, with_body: bool = True, **headers: str) -> None:
-            self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name.replace("_", "-"), value)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            if with_body:
-                self.wfile.write(body)
+    def do_HEAD(self) -> None:
+        self._answer(with_body=False)
 
-        def answer(self, *, with_body: bool) -> None:
-            hub.requests.append(f"{self.command} {self.path}")
-            if hub.status is not None:
-                extra = {"X_Error_Code": hub.error_code} if hub.error_code else {}
-                self.send(hub.status, b'{"error": "no"}', with_body=with_body, **extra)
-                return
-            listing = f"/api/datasets/{hub.repo}/revision/"
-            resolve = f"/datasets/{hub.repo}/resolve/"
-            path = self.path.partition("?")[0]
-            if path.startswith(listing):
-                self.list_files(path.removeprefix(listing), with_body=with_body)
-            elif path.startswith(resolve):
-                commit, _, name = path.removeprefix(resolve).partition("/")
-                self.send_file(commit, name, with_body=with_body)
-            else:
-                self.send(404, b"{}", with_body=with_body, X_Error_Code="RepoNotFound")
+    def do_GET(self) -> None:
+        self._answer(with_body=True)
 
-        def list_files(self, revision: str, *, with_body: bool) -> None:
-            commit = hub.revisions.get(revision)
-            if commit is None:
-                self.send(404, b"{}", with_body=with_body, X_Error_Code="RevisionNotFound")
-                return
-            names = [{"rfilename": name} for name in hub.files[commit]]
-            body = json.dumps({"id": hub.repo, "sha": commit, "siblings": names}).encode()
-            self.send(200, body, with_body=with_body, Content_Type="application/json")
+    def _answer(self, with_body: bool) -> None:
+        hub = self.hub
+        path = self.path.partition("?")[0]
+        hub.requests.append((self.command, path, self.headers.get("Range", "")))
+        if hub.status:
+            return self._refuse(hub.status, "")
+        if hub.gated:
+            return self._refuse(403, "GatedRepo")
+        if hub.token and self.headers.get("Authorization") != f"Bearer {hub.token}":
+            return self._refuse(401, "RepoNotFound")
+        api = f"/api/models/{hub.repo}/revision/"
+        if path.startswith(api):
+            if path.removeprefix(api) not in (*hub.revisions, hub.commit):
+                return self._refuse(404, "RevisionNotFound")
+            return self._send(200, json.dumps(hub.info()).encode(), {"Content-Type": "application/json"})
+        for prefix in (f"/{hub.repo}/resolve/{hub.commit}/", "/cdn/"):
+            if path.startswith(prefix):
+                name = path.removeprefix(prefix)
+                if name not in hub.files or name in hub.unlisted:
+                    return self._refuse(404, "EntryNotFound")
+                if hub.redirects and prefix != "/cdn/":
+                    return self._send(302, b"", {"Location": f"{hub.url}/cdn/{name}"})
+                return self._file(hub.files[name], with_body)
+        return self._refuse(404, "RepoNotFound")
 
-        def send_file(self, commit: str, name: str, *, with_body: bool) -> None:
-            data = hub.files.get(commit, {}).get(name)
-            if data is None or name in hub.missing:
-                self.send(404, b"{}", with_body=with_body, X_Error_Code="EntryNotFound")
-                return
-            etag = f'"{hashlib.sha1(data, usedforsecurity=False).hexdigest()}"'
-            self.send(200, data, with_body=with_body, ETag=etag, X_Repo_Commit=commit)
+    def _file(self, data: bytes, with_body: bool) -> None:
+        hub = self.hub
+        status, headers = 200, {"X-Repo-Commit": hub.commit, "ETag": f'"{hashlib.sha256(data).hexdigest()}"'}
+        headers["X-Linked-Size"] = str(len(data))
+        body = data
+        wanted = self.headers.get("Range", "")
+        if wanted.startswith("bytes=") and not hub.ignores_ranges:
+            first, _, last = wanted.removeprefix("bytes=").partition("-")
+            begin, end = int(first), min(int(last or len(data)), len(data) - 1)
+            if begin >= len(data):
+                return self._send(416, b"", {"Content-Range": f"bytes */{len(data)}"})
+            status, body = 206, data[begin : end + 1]
+            headers["Content-Range"] = f"bytes {begin}-{end}/{len(data)}"
+        if with_body and hub.wrong_bytes:
+            hub.wrong_bytes -= 1
+            body = bytes(byte ^ 0x55 for byte in body)
+        if with_body and hub.drops:
+            hub.drops -= 1
+            return self._send(status, body, headers, sent=int(len(body) * hub.drop_share))
+        return self._send(status, body if with_body else b"", headers, length=len(body))
 
-    return Handler
+    def _refuse(self, status: int, code: str) -> None:
+        self._send(status, b"{}", {"X-Error-Code": code} if code else {})
+
+    def _send(
+        self,
+        status: int,
+        body: bytes,
+        headers: dict[str, str],
+        *,
+        sent: int | None = None,
+        length: int | None = None,
+    ) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body) if length is None else length))
+        self.end_headers()
+        self.wfile.write(body if sent is None else body[:sent])
+        self.wfile.flush()
+        if sent is not None:
+            self.close_connection = True
 
 
 @contextmanager
-def serving(hub: FakeHub) -> Iterator[FakeHub]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(hub))
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+def serving(hub: Hub) -> Iterator[Hub]:
+    handler = type("Handler", (_Handler,), {"hub": hub})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    hub.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
-    hub.url = f"http://127.0.0.1:{server.server_address[1]}"
     try:
         yield hub
     finally:
