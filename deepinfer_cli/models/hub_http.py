@@ -292,7 +292,7 @@ def _transfer(
                         out.truncate(0)
                         advance(-done)
                         hasher, done = file.hasher(), 0
-                    out.write(data)
+                    _append(out, data)
                     hasher.update(data)
                     done += len(data)
                     advance(len(data))
@@ -307,6 +307,15 @@ def _transfer(
             if failures >= MAX_ATTEMPTS:
                 raise HubUnreachable(f"{listing.repo}: {file.name} does not arrive; the hub sends nothing")
     return str(hasher.hexdigest())
+
+
+def _append(out: IO[bytes], data: bytes) -> None:
+    """A disk that is full must not look like a network that is down."""
+    try:
+        out.write(data)
+        out.flush()
+    except OSError as error:
+        raise cannot_write(Path(out.name), error) from error
 
 
 def _pieces(listing: HubListing, file: HubFile, offset: int) -> Iterator[tuple[bool, bytes]]:

@@ -1,11 +1,12 @@
 """Downloads against a hub of our own that breaks, lies and refuses in every way we could think of."""
 
 import json
+import resource
 import socket
 
 import pytest
 
-from deepinfer_cli.errors import DeepInferError, ModelError
+from deepinfer_cli.errors import DeepInferError, ModelError, ResourceError
 from deepinfer_cli.models import download, hub, hub_http
 from deepinfer_cli.models.hub_http import HubRefusal, HubUnreachable
 from deepinfer_cli.models.wheel import DownloadError
@@ -226,6 +227,19 @@ def test_a_full_disk_is_told_before_the_first_byte(served, monkeypatch):
     plan = download.make_plan("org/model", say=print)
     with pytest.raises(DeepInferError, match=r"needs 3\.1 MB of disk"):
         download.check_room(plan)
+
+
+def test_a_disk_that_fills_up_is_named_and_not_retried(served):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))
+    try:
+        with pytest.raises(ResourceError, match=r"cannot write .*model\.safetensors") as caught:
+            get()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert "DEEPINFER_CACHE" in caught.value.hint
+    assert served.num_bytes_asked().count("") == 3  # one transfer of each file
+    assert (get() / "model.safetensors").read_bytes() == BIG  # and the next one goes on
 
 
 # -- looking at the headers first -------------------------------------------------------------------
