@@ -86,5 +86,20 @@ tsan: $(VENV)/.setup  ## native tests under the thread sanitizer
 	@$(CMAKE) --build build/tsan -j $(JOBS)
 	@$(BIN)/ctest --test-dir build/tsan --output-on-failure -j $(JOBS)
 
+# The small model's file; downloaded on first use.
+MODEL = $$($(BIN)/python -m deepinfer_cli download smollm2-135m)
+.PHONY: bench-peers bench-quality profile-rows stream-rows start-up
+bench-peers: build  ## speed against llama.cpp, same file, CPU seconds; writes docs/benchmarks/peers-q4_1.json
+	DEEPINFER_LLAMA_CPP=$$($(BIN)/python -m deepinfer_cli.bench.peers.build_llama_cpp build/peers/llama.cpp) \
+	  $(BIN)/python -m deepinfer_cli.bench.compare "$(MODEL)" --output docs/benchmarks/peers-q4_1.json
+bench-quality: $(VENV)/.oracle  ## distance to transformers in fp32 beside llama.cpp's; writes docs/benchmarks/quality-q4_1.json
+	DEEPINFER_RECORD=docs/benchmarks/quality-q4_1.json $(BIN)/python -m pytest -s tests/numerics/test_kl.py
+profile-rows: build  ## share of CPU time spent outside the model over 2,000 rows
+	$(BIN)/python -m tests.soak.profile_rows "$(MODEL)" --output docs/benchmarks/profile-rows.json
+stream-rows: build  ## private memory over 200,000 rows of one token
+	$(BIN)/python -m tests.soak.stream_rows --output docs/benchmarks/stream-rows.json
+start-up: build  ## process start to the first finished row
+	$(BIN)/python -m tests.soak.start_up "$(MODEL)" --output docs/benchmarks/start-up.json
+
 clean:  ## remove build outputs (keeps .venv)
 	rm -rf build

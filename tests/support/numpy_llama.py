@@ -1,7 +1,8 @@
 """A llama forward pass in plain numpy, float64, read beside the definition: the reference for small models.
 
 Weights come from the files themselves, dequantised by the `gguf` package or read as safetensors, so that
-nothing of the engine takes part. Keys and values can be rounded to a storage type first, as a cache does.
+nothing of the engine takes part. Keys and values can be rounded as a cache does, and the inputs of matrices
+as a reduced precision does.
 """
 
 from __future__ import annotations
@@ -94,8 +95,13 @@ def forward(
     weights: Weights,
     tokens: list[int],
     store: Callable[[np.ndarray], np.ndarray] = lambda values: values,
+    activate: Callable[[np.ndarray], np.ndarray] = lambda values: values,
 ) -> np.ndarray:
-    """[tokens, vocab] logits. `store`: what the cache keeps of keys and values [tokens, heads, dim]."""
+    """[tokens, vocab] logits.
+
+    store: what the cache keeps of keys and values [tokens, heads, dim]; activate: what a matrix product
+    sees of its inputs [tokens, in_features].
+    """
     w = weights.tensors
     num_tokens, group = len(tokens), model.num_heads // model.num_kv_heads
     angles = np.arange(num_tokens)[:, None] * rope_frequencies(model)[None, :]
@@ -103,7 +109,7 @@ def forward(
     x = w["model.embed_tokens"][np.array(tokens)]
     for i in range(model.num_layers):
         layer = f"model.layers.{i}."
-        h = _rms_norm(x, w[layer + "input_layernorm"], model.norm_eps)
+        h = activate(_rms_norm(x, w[layer + "input_layernorm"], model.norm_eps))
         q = (h @ w[layer + "self_attn.q_proj"].T).reshape(num_tokens, model.num_heads, model.head_dim)
         k = (h @ w[layer + "self_attn.k_proj"].T).reshape(num_tokens, model.num_kv_heads, model.head_dim)
         v = (h @ w[layer + "self_attn.v_proj"].T).reshape(num_tokens, model.num_kv_heads, model.head_dim)
@@ -114,9 +120,21 @@ def forward(
         scores = np.exp(scores - scores.max(axis=-1, keepdims=True))
         scores /= scores.sum(axis=-1, keepdims=True)
         mixed = np.einsum("hqk,khd->qhd", scores, v).reshape(num_tokens, -1)
-        x = x + mixed @ w[layer + "self_attn.o_proj"].T
-        h = _rms_norm(x, w[layer + "post_attention_layernorm"], model.norm_eps)
+        x = x + activate(mixed) @ w[layer + "self_attn.o_proj"].T
+        h = activate(_rms_norm(x, w[layer + "post_attention_layernorm"], model.norm_eps))
         gate, up = h @ w[layer + "mlp.gate_proj"].T, h @ w[layer + "mlp.up_proj"].T
-        x = x + (gate / (1 + np.exp(-gate)) * up) @ w[layer + "mlp.down_proj"].T
-    x = _rms_norm(x, w["model.norm"], model.norm_eps)
+        x = x + activate(gate / (1 + np.exp(-gate)) * up) @ w[layer + "mlp.down_proj"].T
+    x = activate(_rms_norm(x, w["model.norm"], model.norm_eps))
     return x @ w.get("lm_head", w["model.embed_tokens"]).T
+
+
+def to_float16(values: np.ndarray) -> np.ndarray:
+    return values.astype(np.float16).astype(np.float64)
+
+
+def to_int8_blocks(values: np.ndarray) -> np.ndarray:
+    """Signed 8-bit integers with one scale per 32 values along the last axis, scaled back."""
+    blocks = values.astype(np.float32).reshape(*values.shape[:-1], -1, 32)
+    scale = np.abs(blocks).max(axis=-1, keepdims=True) / np.float32(127)
+    quants = np.rint(np.divide(blocks, scale, out=np.zeros_like(blocks), where=scale > 0))
+    return (quants * scale).reshape(values.shape).astype(np.float64)

@@ -40,8 +40,11 @@ def answer(model, tokens: list[int], num_tokens: int) -> list[int]:
 
 
 def main(model_path: Path) -> None:
+    import torch
+
     tokenizer = LlamaCpp(model_path)
     model = hf_llama.load(model_path)
+    torch.set_num_threads(1)
     known = {}
     if TEXTS.exists():
         known = {r["name"]: r for r in map(json.loads, TEXTS.read_text(encoding="utf-8").splitlines())}

@@ -12,6 +12,7 @@ DOORS = {
     "tokenizer/native_bpe.py",
     "models/fake.py",  # a model that is nothing but a native executor
     "models/headers.py",
+    "bench/peers/deepinfer_speed.py",  # measures the engine alone
     "machine.py",
     "version.py",  # reports the build
 }

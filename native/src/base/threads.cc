@@ -6,6 +6,10 @@
 // system has descheduled costs nothing.
 #include "deepinfer/threads.h"
 
+#if defined(__linux__)
+#include <pthread.h>
+#endif
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -48,6 +52,14 @@ bool spin_until(const Ready& ready) {
 
 }  // namespace
 
+void name_thread(const char* name) {
+#if defined(__linux__)
+  pthread_setname_np(pthread_self(), name);
+#else
+  static_cast<void>(name);
+#endif
+}
+
 struct ThreadPool::Impl {
   // The job's progress in one word: next unclaimed chunk (high half) and number of chunks (low half). A
   // successful compare-and-swap is therefore always a valid claim on the job that is current at that moment.
@@ -82,6 +94,7 @@ struct ThreadPool::Impl {
   }
 
   void worker_loop(int worker) {
+    name_thread("di-worker");
     while (true) {
       uint64_t state = claims.load(std::memory_order_acquire);
       const auto ready = [&] {

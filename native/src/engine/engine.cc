@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "deepinfer/status.h"
+#include "deepinfer/threads.h"
 #include "engine/engine_core.h"
 
 namespace deepinfer {
@@ -49,6 +50,7 @@ struct Engine::Impl {
 };
 
 void Engine::Impl::loop() {
+  name_thread("di-engine");
   try {
     while (receive()) {
       {
