@@ -9,7 +9,7 @@ CMAKE = $(BIN)/cmake
 NATIVE_SOURCES := $(shell find native -name '*.cc' -o -name '*.h' -o -name '*.inc' -o -name 'CMakeLists.txt' -o -name '*.cmake')
 
 .DEFAULT_GOAL := help
-.PHONY: help tools setup build demo test test-all test-native lint fmt docs schema asan tsan fuzz clean
+.PHONY: help tools setup build demo test test-all test-native invariance lint fmt docs schema asan tsan fuzz clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -54,7 +54,11 @@ $(VENV)/.oracle: $(VENV)/.build
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[oracle]' --no-build-isolation
 	@touch $@
 
+invariance: test-native  ## the whole grid of schedules, models and instruction sets, bit for bit (an hour)
+	DEEPINFER_TEST_GRID=1 $(NATIVE)/tests/cpu_invariance_test
+
 test-all: build test-native $(VENV)/.oracle  ## all tests: small model, oracles, every ISA level
+	DEEPINFER_TEST_GRID=53 $(NATIVE)/tests/cpu_invariance_test
 	$(BIN)/python -m pytest
 
 $(VENV)/.lint: pyproject.toml $(VENV)/.build

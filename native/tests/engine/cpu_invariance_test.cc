@@ -1,0 +1,197 @@
+// The promise on the real executor: tokens, text and the bits of every logprob do not depend on batch size,
+// threads, chunks, prefix cache, order, preemption. Tiny llamas in every weight format, with every precision,
+// KV type and instruction set level. `make test` runs a pairwise cover. DEEPINFER_TEST_GRID=K runs every K-th
+// cell of the whole grid instead: a prime in `make test-all`, 1 in `make invariance`.
+#include <cstdlib>
+#include <map>
+
+#include "engine/engine_core.h"
+#include "engine/naive_engine.h"
+#include "engine/random_requests.h"
+#include "executor/cpu_executor.h"
+#include "kernels/dispatch.h"
+#include "support/pairwise.h"
+#include "support/tiny_llama.h"
+#include "testing.h"
+
+using namespace deepinfer;
+using namespace deepinfer::testing;
+
+namespace {
+
+struct Weights {
+  FileFormat format;
+  DType dtype;
+};
+constexpr std::array kWeights = {
+    Weights{FileFormat::kGguf, DType::kF32},        Weights{FileFormat::kGguf, DType::kF16},
+    Weights{FileFormat::kGguf, DType::kBF16},       Weights{FileFormat::kGguf, DType::kQ4_0},
+    Weights{FileFormat::kGguf, DType::kQ4_1},       Weights{FileFormat::kGguf, DType::kQ5_0},
+    Weights{FileFormat::kGguf, DType::kQ5_1},       Weights{FileFormat::kGguf, DType::kQ8_0},
+    Weights{FileFormat::kGguf, DType::kQ4_K},       Weights{FileFormat::kGguf, DType::kQ5_K},
+    Weights{FileFormat::kGguf, DType::kQ6_K},       Weights{FileFormat::kSafetensors, DType::kF32},
+    Weights{FileFormat::kSafetensors, DType::kF16}, Weights{FileFormat::kSafetensors, DType::kBF16},
+};
+constexpr std::array kPrecisions = {"fast", "bf16", "fp32"};
+constexpr std::array kKvTypes = {"f16", "bf16", "f32", "int8"};
+constexpr std::array kBatches = {1, 3, 17, 64};
+constexpr std::array kThreads = {1, 2, 3, 7};
+constexpr std::array kChunks = {1, 16, 512};
+
+constexpr int32_t kVocab = 259, kContext = 64;
+
+const std::shared_ptr<MemoryFile>& tiny_file(const Weights& weights) {
+  static std::map<std::pair<FileFormat, DType>, std::shared_ptr<MemoryFile>> files;
+  std::shared_ptr<MemoryFile>& file = files[{weights.format, weights.dtype}];
+  if (file) return file;
+  const int block = dtype_info(weights.dtype).block_elems;
+  TinyLlama tiny{.format = weights.format, .dtype = weights.dtype, .num_layers = 2, .vocab_size = kVocab};
+  tiny.dim = tiny.hidden_dim = std::max(64, block);
+  tiny.num_heads = tiny.dim / 32;
+  tiny.num_kv_heads = tiny.num_heads / 2;
+  tiny.head_dim = 32;
+  tiny.tied = weights.dtype != DType::kQ6_K;
+  return file = make_tiny_llama(tiny);
+}
+
+// Enough sequences to fill the largest batch; many share a prefix.
+const std::vector<Request>& workload() {
+  static const std::vector<Request> requests = [] {
+    Draw draw(5);
+    const RequestRange range{
+        .vocab_size = kVocab, .eos = 0, .max_prompt = 36, .max_tokens = 7, .max_samples = 4};
+    std::vector<Request> all;
+    for (uint64_t id = 0; id < 44; ++id) {
+      all.push_back(random_request(draw, range, id));
+      all.back().sampling.top_logprobs = static_cast<int32_t>(id % 3);
+      all.back().score_begin = all.back().score_end = 0;
+      if (all.back().prompt_logprobs < 0)
+        all.back().sampling.max_tokens = std::max(1, all.back().sampling.max_tokens);
+    }
+    return all;
+  }();
+  return requests;
+}
+
+struct Model {
+  int weights = 0, precision = 0, kv = 0;
+  std::string isa;
+};
+struct Schedule {
+  int batch = 1, threads = 1, chunk = 512;
+  bool cache = false, shuffled = false, preempted = false;
+};
+
+std::map<uint64_t, std::string> run(const Model& model, const Schedule& schedule) {
+  ThreadPool pool(schedule.threads);
+  CpuExecutorConfig cpu;
+  cpu.precision = kPrecisions[static_cast<size_t>(model.precision)];
+  cpu.kv_dtype = kKvTypes[static_cast<size_t>(model.kv)];
+  cpu.isa = model.isa;
+  cpu.block_tokens = 16;
+  CpuExecutor executor(tiny_file(kWeights[static_cast<size_t>(model.weights)]), pool, cpu);
+  EngineConfig config;
+  config.max_num_seqs = schedule.batch;
+  config.prefill_chunk = schedule.chunk;
+  config.max_step_tokens = std::max(schedule.batch, schedule.chunk);
+  config.max_context = kContext;
+  config.prefix_cache = schedule.cache;
+  config.eos_token_ids = {0};
+  config.num_blocks = {schedule.preempted ? 12 : 4 * 64};
+  config.debug_preempt_every = schedule.preempted ? 4 : 0;
+  EngineCore core(executor, pool, odd_tokens(kVocab), config);
+  std::vector<Request> requests = workload();
+  if (model.isa == "scalar") requests.resize(8);  // slow, and its kernels have no tiles to mix up
+  if (schedule.shuffled) std::ranges::shuffle(requests, std::mt19937(3));
+  for (Request& request : requests) core.add(std::move(request));
+  std::map<uint64_t, std::string> rows;
+  while (core.has_work()) {
+    core.step();
+    for (const Completion& completion : core.take_finished()) rows[completion.id] = print(completion);
+  }
+  core.check_integrity();
+  return rows;
+}
+
+// The plainest schedule of a model, computed once.
+const std::map<uint64_t, std::string>& baseline(const Model& model) {
+  static std::map<std::string, std::map<uint64_t, std::string>> known;
+  auto& rows = known[str_cat(model.weights, " ", model.precision, " ", model.kv, " ", model.isa)];
+  if (rows.empty()) rows = run(model, {});
+  return rows;
+}
+
+bool check(const Model& model, const Schedule& s) {
+  if (run(model, s) == baseline(model)) return true;
+  std::cerr << dtype_info(kWeights[static_cast<size_t>(model.weights)].dtype).name << " precision "
+            << model.precision << " kv " << model.kv << " isa " << model.isa << " batch " << s.batch
+            << " threads " << s.threads << " chunk " << s.chunk << " cache " << s.cache << " shuffled "
+            << s.shuffled << " preempted " << s.preempted << " differs\n";
+  return false;
+}
+
+Model model_of(const Combination& c, const std::vector<std::string>& levels) {
+  return {c[0], c[1], c[2], levels[static_cast<size_t>(c[3])]};
+}
+Schedule schedule_of(const Combination& c) {
+  return {kBatches[static_cast<size_t>(c[4])],
+          kThreads[static_cast<size_t>(c[5])],
+          kChunks[static_cast<size_t>(c[6])],
+          c[7] != 0,
+          c[8] != 0,
+          c[9] != 0};
+}
+
+// The cell's digits, the last factor fastest.
+Combination combination(const std::vector<int>& sizes, int64_t cell) {
+  Combination c(sizes.size(), 0);
+  for (size_t f = sizes.size(); f-- > 0; cell /= sizes[f]) c[f] = static_cast<int>(cell % sizes[f]);
+  return c;
+}
+
+std::vector<int> factor_sizes(size_t num_levels) {
+  return {std::ssize(kWeights),
+          std::ssize(kPrecisions),
+          std::ssize(kKvTypes),
+          static_cast<int>(num_levels),
+          std::ssize(kBatches),
+          std::ssize(kThreads),
+          std::ssize(kChunks),
+          2,
+          2,
+          2};
+}
+
+}  // namespace
+
+TEST(no_schedule_changes_a_bit) {
+  const std::vector<std::string> levels = kernels::available_levels();
+  const std::vector<int> sizes = factor_sizes(levels.size());
+  int num_wrong = 0;
+  const char* grid = std::getenv("DEEPINFER_TEST_GRID");
+  if (grid == nullptr) {
+    for (const Combination& c : pairwise_cover(sizes))
+      num_wrong += !check(model_of(c, levels), schedule_of(c));
+  } else {
+    int64_t num_cells = 1;
+    for (const int size : sizes) num_cells *= size;
+    for (int64_t cell = 0; cell < num_cells; cell += std::max(1, std::atoi(grid))) {
+      const Combination c = combination(sizes, cell);
+      num_wrong += !check(model_of(c, levels), schedule_of(c));
+    }
+  }
+  CHECK_EQ(num_wrong, 0);
+}
+
+TEST(the_engine_equals_whole_histories_computed_anew) {
+  ThreadPool pool(1);
+  CpuExecutorConfig cpu;
+  CpuExecutor executor(tiny_file({FileFormat::kGguf, DType::kQ4_1}), pool, cpu);
+  NaiveModel model(executor, kContext);
+  const NaiveEngine naive{model, odd_tokens(kVocab), kContext, {0}};
+  const Model same{4, 0, 0, executor.isa()};
+  for (const Request& request : workload())
+    CHECK_EQ(print(naive.run(request)), baseline(same).at(request.id));
+}
+
+TEST_MAIN()
