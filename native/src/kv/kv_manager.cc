@@ -9,7 +9,7 @@ namespace deepinfer {
 
 KvManager::KvManager(std::vector<CacheGroupSpec> groups, std::span<const int32_t> num_blocks,
                      bool prefix_cache)
-    : groups_(std::move(groups)), prefix_cache_(prefix_cache) {
+    : groups_(std::move(groups)), coming_(groups_.size()), prefix_cache_(prefix_cache) {
   DI_CHECK(groups_.size() == num_blocks.size(), groups_.size(), " cache groups, ", num_blocks.size(),
            " sizes");
   for (size_t g = 0; g < groups_.size(); ++g) {
@@ -56,7 +56,7 @@ int32_t KvManager::match_prefix(SequenceBlocks& held, std::span<const int32_t> t
   found.assign(groups_.size(), {});
   if (!prefix_cache_ || max_cached < unit_tokens_) return 0;
   extend_hashes(held, tokens);
-  int32_t num_matched = max_cached;
+  int32_t num_matched = std::min(max_cached, static_cast<int32_t>(tokens.size()));
   for (size_t g = 0; g < groups_.size(); ++g) {
     const int32_t size = groups_[g].block_tokens;
     uint64_t parent = BlockPool::kRoot;
@@ -97,7 +97,37 @@ int32_t KvManager::admit(SequenceBlocks& held, std::span<const int32_t> tokens, 
     group.blocks = std::move(found[g]);
   }
   DI_CHECK(grow(held, num_tokens), "room was counted before");
+  announce(held, tokens);
   return num_cached;
+}
+
+void KvManager::announce(SequenceBlocks& held, std::span<const int32_t> tokens) {
+  if (!prefix_cache_) return;
+  extend_hashes(held, tokens);
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    SequenceBlocks::Group& group = held.groups[g];
+    group.num_announced = static_cast<int32_t>(std::min(held.hashes[g].size(), group.blocks.size()));
+    for (int32_t i = group.num_published; i < group.num_announced; ++i)
+      ++coming_[g][held.hashes[g][static_cast<size_t>(i)]];
+  }
+}
+
+void KvManager::forget(size_t group, uint64_t hash) {
+  const auto it = coming_[group].find(hash);
+  DI_CHECK(it != coming_[group].end(), "a block was never announced");
+  if (--it->second == 0) coming_[group].erase(it);
+}
+
+bool KvManager::is_prefix_coming(SequenceBlocks& held, std::span<const int32_t> tokens,
+                                 int32_t max_cached) const {
+  std::vector<std::vector<int32_t>> found;
+  const int32_t num_cached = match_prefix(held, tokens, max_cached, found);
+  if (!prefix_cache_ || num_cached + unit_tokens_ > std::min(max_cached, static_cast<int32_t>(tokens.size())))
+    return false;
+  for (size_t g = 0; g < groups_.size(); ++g)
+    if (!coming_[g].contains(held.hashes[g][static_cast<size_t>(num_cached / groups_[g].block_tokens)]))
+      return false;
+  return true;
 }
 
 bool KvManager::grow(SequenceBlocks& held, int32_t num_tokens) {
@@ -127,6 +157,7 @@ void KvManager::publish(SequenceBlocks& held, std::span<const int32_t> tokens, i
         pools_[g].release(std::exchange(block, twin));
       }
       group.last_serial = pools_[g].serial(block);
+      if (static_cast<int32_t>(i) < group.num_announced) forget(g, held.hashes[g][i]);
     }
   }
 }
@@ -144,6 +175,7 @@ bool KvManager::fork(const SequenceBlocks& parent, SequenceBlocks& child, int32_
   for (size_t g = 0; g < groups_.size(); ++g) {
     SequenceBlocks::Group& group = child.groups[g];
     group.blocks.resize(static_cast<size_t>(blocks_for(g, num_computed)));
+    group.num_announced = 0;  // the parent's are its own
     for (size_t i = 0; i < group.blocks.size(); ++i) {
       if (static_cast<int32_t>(i) < num_shared(g)) {
         pools_[g].share(group.blocks[i]);
@@ -158,6 +190,9 @@ bool KvManager::fork(const SequenceBlocks& parent, SequenceBlocks& child, int32_
 
 void KvManager::release(SequenceBlocks& held) {
   for (size_t g = 0; g < held.groups.size(); ++g) {
+    const SequenceBlocks::Group& group = held.groups[g];
+    for (int32_t i = group.num_published; i < group.num_announced; ++i)
+      forget(g, held.hashes[g][static_cast<size_t>(i)]);
     std::vector<int32_t>& blocks = held.groups[g].blocks;
     for (; !blocks.empty(); blocks.pop_back()) pools_[g].release(blocks.back());
   }
@@ -184,6 +219,12 @@ void KvManager::check_integrity(std::span<const SequenceBlocks* const> holders) 
       for (const int32_t block : holder->groups[g].blocks) ++references.at(static_cast<size_t>(block));
     }
     pools_[g].check_integrity(references);
+    int64_t num_announced = 0, num_coming = 0;
+    for (const SequenceBlocks* holder : holders)
+      if (!holder->groups.empty())
+        num_announced += std::max(0, holder->groups[g].num_announced - holder->groups[g].num_published);
+    for (const auto& [hash, count] : coming_[g]) num_coming += count;
+    DI_CHECK(num_announced == num_coming, num_announced, " blocks announced, ", num_coming, " expected");
   }
 }
 

@@ -6,6 +6,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct SequenceBlocks {
     std::vector<int32_t> blocks;              // block table, in token order
     int32_t num_published = 0;                // leading blocks that were offered to the prefix index
     uint64_t last_serial = BlockPool::kRoot;  // content identity of the last of them
+    int32_t num_announced = 0;  // leading blocks that others may wait for until they are published
   };
   std::vector<Group> groups;                  // [num groups] while admitted
   std::vector<std::vector<uint64_t>> hashes;  // [num groups][full blocks] chained, kept over preemptions
@@ -44,6 +46,9 @@ class KvManager {
   // number of tokens found in the cache, or -1 (and changes nothing) when there is no room.
   int32_t admit(SequenceBlocks& held, std::span<const int32_t> tokens, int32_t num_tokens, int32_t max_cached,
                 int32_t num_spare);
+  // True when a running sequence is about to compute the next block that this one could share: it is cheaper
+  // to wait for it than to compute it twice.
+  bool is_prefix_coming(SequenceBlocks& held, std::span<const int32_t> tokens, int32_t max_cached) const;
   // Covers `num_tokens` tokens; false (and changes nothing) when there is no room.
   bool grow(SequenceBlocks& held, int32_t num_tokens);
   // Offers the blocks that `num_computed` tokens fill to the prefix index. A block whose content is already
@@ -71,10 +76,14 @@ class KvManager {
   int32_t match_prefix(SequenceBlocks& held, std::span<const int32_t> tokens, int32_t max_cached,
                        std::vector<std::vector<int32_t>>& found) const;
 
+  void announce(SequenceBlocks& held, std::span<const int32_t> tokens);
+  void forget(size_t group, uint64_t hash);
+
   std::vector<CacheGroupSpec> groups_;
-  std::vector<BlockPool> pools_;  // [num groups]
-  bool prefix_cache_;             // off when a group cannot be shared by content
-  int32_t unit_tokens_ = 1;       // common border of all paged groups, in tokens
+  std::vector<BlockPool> pools_;                               // [num groups]
+  std::vector<std::unordered_map<uint64_t, int32_t>> coming_;  // [num groups] chained hash -> announcers
+  bool prefix_cache_;                                          // off when a group cannot be shared by content
+  int32_t unit_tokens_ = 1;                                    // common border of all paged groups, in tokens
 };
 
 }  // namespace deepinfer

@@ -109,16 +109,23 @@ void Scheduler::preempt_for_test() {
 // an older one grows, over and over.
 int32_t Scheduler::num_spare() const { return num_running(); }
 
+// In the order of arrival, but for those whose prefix a running sequence is computing right now: of many rows
+// with one header, the first computes it and the others follow when it is there.
 void Scheduler::admit_waiting() {
-  while (!waiting_.empty() && num_running() < config_.max_num_seqs && budget_ > 0) {
-    Sequence& sequence = **waiting_.begin();
+  for (auto it = waiting_.begin();
+       it != waiting_.end() && num_running() < config_.max_num_seqs && budget_ > 0;) {
+    Sequence& sequence = **it;
     const int32_t max_cached = std::min(sequence.max_cached, sequence.num_wanted - 1);
+    if (kv_.is_prefix_coming(sequence.blocks, sequence.tokens, max_cached)) {
+      ++it;
+      continue;
+    }
     const int32_t num_cached =
         kv_.admit(sequence.blocks, sequence.tokens, sequence.num_wanted, max_cached, num_spare());
     if (num_cached < 0) return;
     sequence.num_computed = num_cached;
     if (sequence.num_cached < 0) sequence.num_cached = num_cached;
-    waiting_.erase(waiting_.begin());
+    it = waiting_.erase(it);
     start(sequence);
     give_tokens(sequence);
   }

@@ -152,6 +152,27 @@ TEST(forks_share_full_blocks_and_copy_the_partial_one) {
   CHECK_EQ(kv.num_blocks_used(), 0);
 }
 
+TEST(a_prefix_that_is_being_computed_is_worth_waiting_for) {
+  KvManager kv = manager({paged(4)}, {20});
+  const std::vector<int32_t> tokens = iota(12), others = iota(12, 50);
+  SequenceBlocks a, b, c;
+  CHECK(!kv.is_prefix_coming(b, tokens, 11));
+  kv.admit(a, tokens, 12, 11, 0);
+  CHECK(kv.is_prefix_coming(b, tokens, 11));
+  CHECK(!kv.is_prefix_coming(b, tokens, 3));  // may not share it
+  CHECK(!kv.is_prefix_coming(c, others, 11));
+  kv.publish(a, tokens, 4);
+  CHECK(kv.is_prefix_coming(b, tokens, 11));  // one block is there, the next is coming
+  kv.publish(a, tokens, 8);
+  CHECK(!kv.is_prefix_coming(b, tokens, 11));  // all that can be shared is there
+  CHECK(kv.is_prefix_coming(b, tokens, 12));
+  const SequenceBlocks* holders[] = {&a};
+  kv.check_integrity(holders);
+  kv.release(a);
+  CHECK(!kv.is_prefix_coming(b, tokens, 12));
+  kv.check_integrity({});
+}
+
 TEST(a_chain_survives_the_loss_of_its_parent_block) {
   KvManager kv = manager({paged(4)}, {4});
   const std::vector<int32_t> tokens = iota(8);

@@ -98,18 +98,18 @@ TEST(frequencies_of_a_small_vocabulary) {
   for (const float temperature : {0.5f, 1.0f, 2.0f}) {
     SamplingParams p;
     p.temperature = temperature;
-    check_frequencies(row, p, 100000, 11);
+    check_frequencies(row, p, 50000, 11);
     p.top_k = 5;
-    check_frequencies(row, p, 100000, 12);
+    check_frequencies(row, p, 50000, 12);
     p.top_k = 0;
     p.top_p = 0.8f;
-    check_frequencies(row, p, 100000, 13);
+    check_frequencies(row, p, 50000, 13);
     p.top_p = 1.0f;
     p.min_p = 0.1f;
-    check_frequencies(row, p, 100000, 14);
+    check_frequencies(row, p, 50000, 14);
     p.top_k = 9;
     p.top_p = 0.95f;
-    check_frequencies(row, p, 100000, 15);
+    check_frequencies(row, p, 50000, 15);
   }
 }
 

@@ -112,6 +112,22 @@ TEST(a_younger_sequence_loses_work_of_this_step_to_an_older_one) {
   CHECK_EQ(old.num_preemptions, 0);
 }
 
+TEST(rows_with_one_header_wait_for_the_first_of_them) {
+  Rig rig({.max_num_seqs = 8, .max_step_tokens = 100, .prefill_chunk = 5}, 100, true);
+  for (int i = 0; i < 3; ++i) {
+    Sequence& sequence = rig.add(11);
+    sequence.tokens.assign(8, 1);  // the header, then tokens of its own
+    sequence.tokens.insert(sequence.tokens.end(), 3, 100 + i);
+  }
+  rig.add(3);
+  CHECK_EQ(rig.step().size(), 2u);  // the first and the stranger
+  CHECK_EQ(rig.step().size(), 2u);
+  CHECK_EQ(rig.step().size(), 4u);
+  CHECK_EQ(rig.sequences[1]->num_cached, 8);
+  CHECK_EQ(rig.sequences[2]->num_cached, 8);
+  CHECK_EQ(rig.sequences[3]->num_cached, 0);
+}
+
 // Random arrivals into tiny pools: everything ends, nobody starves, every block comes back.
 TEST(everything_ends_when_blocks_are_scarce) {
   std::mt19937 rng(1);
