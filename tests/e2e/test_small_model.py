@@ -62,7 +62,9 @@ def test_every_example_prompt_gets_its_row():
     done = deepinfer("run", str(examples), "--model", str(small_model()))
     assert done.code == 0, done.stderr
     rows = [json.loads(line) for line in done.text.splitlines()]
-    assert [row["id"] for row in rows] == [json.loads(line)["id"] for line in examples.read_text().splitlines()]
+    assert [row["id"] for row in rows] == [
+        json.loads(line)["id"] for line in examples.read_text().splitlines()
+    ]
     assert all(row["status"] == "ok" and row["outputs"][0]["text"] for row in rows)
     assert "Madrid" in rows[2]["outputs"][0]["text"]
 

@@ -53,7 +53,7 @@ def test_the_refusal_says_when_all_of_it_is_here(monkeypatch):
     monkeypatch.setattr(accelerators, "_cuda_version", lambda: "13.1")
     monkeypatch.setattr(accelerators, "_nvidia_driver", lambda: "590.1")
     monkeypatch.setattr(accelerators, "_gcc_version", lambda: "14.0")
-    with pytest.raises(UsageError, match="no nvidia engine; .*; all of it is here"):
+    with pytest.raises(UsageError, match=r"no nvidia engine; .*; all of it is here"):
         build._check_accelerator("nvidia", Console())
 
 
