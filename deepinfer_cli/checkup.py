@@ -34,7 +34,12 @@ class Report:
     warnings: list[str] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
-        return {**self.sections, "warnings": self.warnings, "blockers": self.blockers}
+        """Keys without spaces, for jq; names of variables and settings stay as they are."""
+        sections = {
+            section: {name.replace(" ", "_"): value for name, value in facts.items()}
+            for section, facts in self.sections.items()
+        }
+        return {**sections, "warnings": self.warnings, "blockers": self.blockers}
 
     def lines(self) -> list[str]:
         lines = []

@@ -126,7 +126,7 @@ def test_doctor_finds_nothing_to_say_against_this_machine(tmp_path, gguf_bytes):
     report = json.loads(done.stdout)
     assert done.code == 0, report["blockers"]
     assert report["machine"]["num_cores"] <= os.cpu_count()
-    assert report["engine"]["level that runs"] in report["engine"]["levels"]
+    assert report["engine"]["level_that_runs"] in report["engine"]["levels"]
     assert report["model"]["family"] == "llama" and report["model"]["fingerprint"].startswith("sampled-")
     text = deepinfer("doctor", env=environment(tmp_path))
     assert text.code == 0 and text.text.endswith("nothing blocks a run\n")

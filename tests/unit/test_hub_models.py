@@ -294,6 +294,37 @@ def test_a_package_that_cannot_run_is_told_before_it_is_fetched(
     assert "--anyway" in caught.value.hint and caught.value.exit_code == 2
 
 
+def flagship(with_engram):
+    """A published package in small: nested config, FP8 weights with scales, Engram tables or none."""
+    tensors = {
+        "layers.0.attn.wq_a.weight": ("F8_E4M3", [32, 32]),
+        "layers.0.attn.wq_a.scale": ("F8_E8M0", [1, 1]),
+    }
+    if with_engram:
+        tensors["layers.1.engram.embed.weight"] = ("F8_E4M3", [64, 32])
+    header, offset = {}, 0
+    for name, (dtype, shape) in tensors.items():
+        size = shape[0] * shape[1]
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, offset + size]}
+        offset += size
+    text = json.dumps(header).encode()
+    config = {"architectures": ["DeepseekV41ForCausalLM"], "text_config": {"engram_layer_ids": [1, 14]}}
+    return {
+        "config.json": json.dumps(config).encode(),
+        "model-00001-of-00001.safetensors": len(text).to_bytes(8, "little") + text + bytes(offset),
+    }
+
+
+@pytest.mark.parametrize(("with_engram", "where"), [(True, "inside"), (False, "in a separate file")])
+def test_the_flagships_package_says_where_its_engram_tables_are(served, with_engram, where):
+    served.files = flagship(with_engram)
+    fit = judged()
+    assert fit.engram == where and fit.architecture == "DeepseekV41ForCausalLM"
+    assert any("DeepseekV41ForCausalLM is not supported" in reason for reason in fit.obstacles)
+    assert any("separate file" in reason for reason in fit.obstacles) == (not with_engram)
+    assert set(fit.tensor_types) == {"F8_E4M3", "F8_E8M0"}
+
+
 def test_too_little_memory_is_a_shortage(served, tmp_path, monkeypatch):
     from deepinfer_cli.models import fit
 
