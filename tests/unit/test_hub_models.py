@@ -9,6 +9,7 @@ import pytest
 from deepinfer_cli.errors import DeepInferError, ModelError, ResourceError
 from deepinfer_cli.models import download, hub, hub_http
 from deepinfer_cli.models.hub_http import HubRefusal, HubUnreachable
+from deepinfer_cli.models.resolve import resolve_model
 from deepinfer_cli.models.wheel import DownloadError
 from tests.support.hub_server import COMMIT, Hub, serving
 from tests.support.tiny_models import TinyLlama, write_gguf, write_safetensors
@@ -392,3 +393,14 @@ def test_a_plan_is_plain_json_also_when_the_files_are_here(served):
         plan = download.with_fit(download.make_plan("org/model", say=print))
         assert json.loads(json.dumps(plan.as_json()))["fit"]["can_run"] is False
         download.fetch(plan, say=print, advance=lambda count: None)
+
+
+def test_a_known_name_comes_from_the_hub_where_asked_and_is_found_again(served):
+    served.repo = "HuggingFaceTB/SmolLM2-135M-Instruct"
+    path = get("smollm2-135m", source="hub")
+    assert path.parent.name == "HuggingFaceTB--SmolLM2-135M-Instruct"
+    served.requests.clear()
+    assert get("SmolLM2-135M", offline=True) == path
+    found = resolve_model("smollm2-135m", None, print)
+    assert (found.path, found.source, found.revision) == (path, "hub", COMMIT)
+    assert served.requests == []
