@@ -239,8 +239,10 @@ class _Run:
 
     def _say_header(self, engine: Any, numerics: Mapping[str, Any], seconds: float) -> None:
         info = self.console.info
-        shown = ", ".join(str(v) for k, v in numerics.items() if k in ("precision", "isa", "threads") and v)
-        info(f"model {self.model.name}: {shown}; context {self.context:,}; ready in {seconds:.1f} s")
+        shown = [str(numerics[key]) for key in ("precision", "isa") if numerics[key]]
+        shown.append(f"{engine.num_threads} threads")
+        how = ", ".join(shown)
+        info(f"model {self.model.name}: {how}; context {self.context:,}; ready in {seconds:.1f} s")
         info(f"KV cache: {engine.kv_plan}; up to {self.config.engine.max_num_seqs} samples at once")
         info(_sampling_line(self.config))
         if self.config.output.timing:

@@ -48,7 +48,6 @@ class RowShape(Protocol):
         identity: RowIdentity,
         error: RowError,
         warnings: tuple[str, ...] = (),
-        request_hash: str = "",
     ) -> str: ...
 
 
@@ -138,12 +137,12 @@ class BatchLoop:
             return
         ordinal = self._writer.open_row(raw.num_bytes)
         if isinstance(parsed, FailedRow):
-            self._fail(ordinal, parsed.identity, parsed.error, parsed.warnings, "")
+            self._fail(ordinal, parsed.identity, parsed.error, parsed.warnings)
             return
         try:
             self._start_request(ordinal, parsed)
         except FieldError as error:
-            self._fail(ordinal, parsed.identity, error.error, parsed.warnings, parsed.request_hash)
+            self._fail(ordinal, parsed.identity, error.error, parsed.warnings)
 
     def _start_request(self, ordinal: int, row: RequestRow) -> None:
         token_ids, warnings = self._prompts.token_ids(row)
@@ -155,7 +154,6 @@ class BatchLoop:
         open_row = OpenRow(
             identity=row.identity,
             seed=row.seed,
-            request_hash=row.request_hash,
             warnings=warnings,
             is_chat=row.prompt.messages is not None or row.prompt.chat if url is None else "chat" in url,
             wants_logprobs=params.top_logprobs >= 0,
@@ -176,7 +174,7 @@ class BatchLoop:
             if not is_request_refusal(error):
                 raise
             refusal = RowError("engine_error", str(error.args[0]))
-            self._fail(row.ordinal, row.identity, refusal, row.warnings, row.request_hash)
+            self._fail(row.ordinal, row.identity, refusal, row.warnings)
             return True
         self._open[row.ordinal] = row
         return True
@@ -208,7 +206,7 @@ class BatchLoop:
         elif any(sample.finish_reason == "error" for sample in samples):
             error = RowError("engine_error", "the engine ended this row with an error")
         if error is not None:
-            self._fail(row.ordinal, row.identity, error, row.warnings, row.request_hash)
+            self._fail(row.ordinal, row.identity, error, row.warnings)
             return
         counters.num_ok += 1
         counters.by_warning.update(row.warnings)
@@ -221,11 +219,10 @@ class BatchLoop:
         identity: RowIdentity,
         error: RowError,
         warnings: tuple[str, ...],
-        request_hash: str,
     ) -> None:
         self._counters.add_failure(identity, error, self._file_names)
         self._counters.by_warning.update(warnings)
-        line = self._shape.failed(identity, error, warnings, request_hash)
+        line = self._shape.failed(identity, error, warnings)
         self._writer.close_row(ordinal, line, failed=True)
         self._check_failures(at_end=False)
 

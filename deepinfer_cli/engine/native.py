@@ -137,8 +137,11 @@ class NativeEngine:
             "isa": info.get("isa"),
             "precision": settings.precision,
             "kv_dtype": settings.kv_dtype,
-            "threads": f"{self._pool.num_threads} threads",
         }
+
+    @property
+    def num_threads(self) -> int:
+        return int(self._pool.num_threads)
 
     def close(self) -> None:
         self._engine.stop()

@@ -141,6 +141,7 @@ class PromptStage:
         self._renderer = model.renderer
         self._context = context
         self._policy = policy
+        self._can_grow = context < model.max_context
         self._once = once
         self._hint_raw = model.renderer.has_template
 
@@ -168,6 +169,7 @@ class PromptStage:
             max_tokens=row.params.max_tokens,
             limit=self._context,
             policy=self._policy,
+            can_grow=self._can_grow,
         )
         warnings = row.warnings + tuple(w for w in rendered.warnings if w not in row.warnings)
         return token_ids, (*warnings, "truncated_prompt") if was_cut else warnings

@@ -193,7 +193,6 @@ class RowParser:
             prompt,
             params,
             self._seed(seed_raw, key, prefix),
-            ids.request_hash(rules.settings_digest, raw.data),
             warnings,
             prefix,
         )
@@ -252,8 +251,18 @@ class RowParser:
             metadata = ids.splice(value) if value is not None else None
             if self._rules.passthrough:
                 columns = self._columns(fields)
+        digest = self._rules.settings_digest
         return RowIdentity(
-            raw.index, raw.line, raw.file_number, id_json, generated, metadata, columns, raw.num_bytes, url
+            index=raw.index,
+            line=raw.line,
+            file_number=raw.file_number,
+            id_json=id_json,
+            id_generated=generated,
+            metadata_json=metadata,
+            columns_json=columns,
+            num_bytes=raw.num_bytes,
+            request_hash="" if raw.data is None else ids.request_hash(digest, raw.data),
+            envelope_url=url,
         )
 
     def _columns(self, fields: _Raw) -> str:

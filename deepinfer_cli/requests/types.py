@@ -105,6 +105,7 @@ class RowIdentity:
     metadata_json: str | None = None  # exact JSON text of `metadata`
     columns_json: str | None = None  # object of the columns that --passthrough asks back
     num_bytes: int = 0  # of the input line, for the look-ahead bound
+    request_hash: str = ""  # 16 hex digits over the line and the run's row settings; "" when it was too long
     envelope_url: str | None = None  # OpenAI batch rows: "/v1/chat/completions" or "/v1/completions"
 
 
@@ -114,7 +115,6 @@ class RequestRow:
     prompt: PromptInput
     params: SamplingValues
     seed: int  # effective seed, 0 .. 2^63 - 1
-    request_hash: str  # 16 hex digits over the line and everything that can change its answer
     warnings: tuple[str, ...] = ()  # keys of WARNING_CODES
     field_prefix: str = ""  # "body." for envelopes: put before field names of later errors
 

@@ -35,18 +35,16 @@ class NativeRows:
         parts.append(f'"usage":{{{usage}}}')
         if self._style.timing:
             parts.append(_timing(finished))
-        parts.append(self._tail(row.identity, row.warnings, row.request_hash))
+        parts.append(self._tail(row.identity, row.warnings))
         return ",".join(parts) + "}\n"
 
-    def failed(
-        self, identity: RowIdentity, error: RowError, warnings: Sequence[str] = (), request_hash: str = ""
-    ) -> str:
+    def failed(self, identity: RowIdentity, error: RowError, warnings: Sequence[str] = ()) -> str:
         field = "null" if error.field is None else json_string(error.field)
         body = (
             f'"code":"{error.code}","message":{json_string(error.message)},"field":{field},'
             f'"line":{identity.line},"retryable":{"true" if error.retryable else "false"}'
         )
-        tail = self._tail(identity, warnings, request_hash)
+        tail = self._tail(identity, warnings)
         return f'{self._head(identity)},"status":"error","outputs":[],"error":{{{body}}},{tail}}}\n'
 
     def _head(self, identity: RowIdentity) -> str:
@@ -58,15 +56,15 @@ class NativeRows:
             head += f',"source":{{"file":{file},"line":{identity.line}}}'
         return head
 
-    def _tail(self, identity: RowIdentity, warnings: Sequence[str], request_hash: str) -> str:
+    def _tail(self, identity: RowIdentity, warnings: Sequence[str]) -> str:
         said = ",".join([f'{{"code":"{w}","message":{json_string(WARNING_CODES[w])}}}' for w in warnings])
         tail = f'"warnings":[{said}]'
         if identity.metadata_json is not None:
             tail += f',"metadata":{identity.metadata_json}'
         if identity.columns_json is not None:
             tail += f',"columns":{identity.columns_json}'
-        if request_hash:
-            tail += f',"request_hash":"{request_hash}"'
+        if identity.request_hash:
+            tail += f',"request_hash":"{identity.request_hash}"'
         if self._style.settings_id:
             tail += f',"settings":"{self._style.settings_id}"'
         return tail

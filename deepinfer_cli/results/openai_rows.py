@@ -32,7 +32,7 @@ class OpenAIRows:
         num_prompt = finished.num_prompt_tokens
         num_output = sum(len(sample.tokens) for sample in finished.samples)
         kind = "chat.completion" if row.is_chat else "text_completion"
-        name = self._hash(row.identity, row.request_hash)
+        name = self._hash(row.identity)
         body = (
             f'{{"id":"{"chatcmpl" if row.is_chat else "cmpl"}-{name}","object":"{kind}","created":0,'
             f'"model":{self._model},"choices":[{choices}],"usage":{{"prompt_tokens":{num_prompt},'
@@ -45,20 +45,18 @@ class OpenAIRows:
             body += f',"metadata":{row.identity.metadata_json}'
         return self._line(row.identity, name, 200, body + "}", "null")
 
-    def failed(
-        self, identity: RowIdentity, error: RowError, warnings: Sequence[str] = (), request_hash: str = ""
-    ) -> str:
+    def failed(self, identity: RowIdentity, error: RowError, warnings: Sequence[str] = ()) -> str:
         status = status_code(error.code)
         kind = "server_error" if status == 500 else "invalid_request_error"
         message = json_string(f"line {identity.line}: {error.message}")
         param = "null" if error.field is None else json_string(error.field)
         inner = f'{{"message":{message},"type":"{kind}","param":{param},"code":"{error.code}"}}'
         outer = f'{{"code":"{error.code}","message":{message}}}'
-        name = self._hash(identity, request_hash)
+        name = self._hash(identity)
         return self._line(identity, name, status, f'{{"error":{inner}}}', outer)
 
-    def _hash(self, identity: RowIdentity, request_hash: str) -> str:
-        text = f"{identity.id_json}\0{identity.index}\0{request_hash}\0{self._style.settings_id}"
+    def _hash(self, identity: RowIdentity) -> str:
+        text = f"{identity.id_json}\0{identity.index}\0{identity.request_hash}\0{self._style.settings_id}"
         return hashlib.blake2b(text.encode(), digest_size=12, person=b"di-openai").hexdigest()
 
     def _line(self, identity: RowIdentity, name: str, status: int, body: str, error: str) -> str:

@@ -106,7 +106,7 @@ set, precision). It holds no times, counters or random ids: running again gives 
 | `warnings` | always | List of `{{"code", "message"}}`. |
 | `metadata` | given | As it came. |
 | `columns` | `--passthrough` | Object of the columns asked for; `all` = all unknown keys. |
-| `request_hash` | rows that were understood | 16 hex digits over the row and the settings its parameters resolve with. |
+| `request_hash` | unless `row_too_large` | 16 hex digits over the row and the settings its parameters resolve with. |
 | `settings` | always | 16 hex digits; `OUT.run.json` says what they stand for. |
 | `timing` | `--timing` | `queue_s` to first admission, `ttft_s` to the first token, `decode_s` from there, `e2e_s` in all; also `usage.cached_tokens`. Such files differ from run to run. |
 

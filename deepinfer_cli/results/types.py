@@ -72,7 +72,6 @@ class OpenRow:
 
     identity: RowIdentity
     seed: int
-    request_hash: str
     warnings: tuple[str, ...] = ()
     is_chat: bool = False  # a message comes back in the OpenAI shape, not a text
     wants_logprobs: bool = False

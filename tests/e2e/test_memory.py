@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 import subprocess
+import threading
 from pathlib import Path
 
 from tests.support.runs import command, environment
@@ -43,6 +45,39 @@ def test_private_memory_is_flat(tmp_path: Path) -> None:
     assert process.returncode == 0
     ids = ID_BYTES * (ROWS - 5000 - WARM_UP) / 1024
     assert last - ids <= warm * 1.05, (warm, last, ids)
+
+
+def test_an_input_larger_than_the_memory_allowed() -> None:
+    """600 MB of rows through a process that may hold 300 MB."""
+    limit = 300 << 20
+
+    def lower_limit() -> None:
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+    process = subprocess.Popen(
+        command("run", "--model", "fake", "-"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment(),
+        preexec_fn=lower_limit,
+    )
+    assert process.stdin is not None and process.stdout is not None
+    sink = process.stdin
+    filler = b"x" * 1_000_000
+
+    def feed() -> None:
+        with sink:
+            for i in range(600):  # metadata comes back, so the output is as large as the input
+                sink.write(b'{"id": %d, "prompt": "p", "max_tokens": 1, "metadata": "%s"}\n' % (i, filler))
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    with process.stdout:
+        sizes = [len(line) for line in process.stdout]
+    feeder.join()
+    assert process.wait(60) == 0
+    assert len(sizes) == 600 and min(sizes) > len(filler)
 
 
 def test_a_slow_first_row_does_not_let_the_rest_pile_up(tmp_path: Path) -> None:

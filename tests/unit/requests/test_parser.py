@@ -233,7 +233,7 @@ def test_duplicates_are_found_by_meaning() -> None:
 def test_on_duplicate() -> None:
     keep = Parsing(on_duplicate="keep")
     first, second = keep.ok({"id": 1, "prompt": "x"}), keep.ok({"id": 1, "prompt": "x"})
-    assert (first.seed, first.request_hash) == (second.seed, second.request_hash)
+    assert (first.seed, first.identity.request_hash) == (second.seed, second.identity.request_hash)
     skip = Parsing(on_duplicate="first")
     skip.ok({"id": 1, "prompt": "x"})
     assert skip({"id": 1, "prompt": "y"}) == SkippedRow("duplicate")
@@ -253,7 +253,7 @@ def test_seed_is_a_function_of_run_seed_and_id() -> None:
 
 def test_request_hash_follows_row_and_settings() -> None:
     def hash_of(row: str, **rules: Any) -> str:
-        return Parsing(**rules).ok(row).request_hash
+        return Parsing(**rules).ok(row).identity.request_hash
 
     base = hash_of('{"id": 1, "prompt": "x"}')
     assert len(base) == 16 and int(base, 16) >= 0

@@ -52,8 +52,8 @@ class FakeFinished:
     total_seconds: float = 0.5
 
 
-IDENTITY = RowIdentity(index=4, line=9, file_number=0, id_json='"a"')
-ROW = OpenRow(IDENTITY, seed=11, request_hash="00ff")
+IDENTITY = RowIdentity(index=4, line=9, file_number=0, id_json='"a"', request_hash="00ff")
+ROW = OpenRow(IDENTITY, seed=11)
 STYLE = RowStyle(file_names=("rows.jsonl",), settings_id="beef", model_name="m")
 
 
