@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ from deepinfer_cli.report.page import page
 _HEAD_CHARS: Final = 6_000
 _TAIL_CHARS: Final = 24_000
 _AROUND_CHARS: Final = 2_000
+_INVISIBLE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 
 
 def samples_page(
@@ -68,7 +70,7 @@ def _gold_text(sample: Mapping[str, Any]) -> str:
 
 def _content(message: Mapping[str, Any]) -> str:
     content = message.get("content")
-    return content if isinstance(content, str) else str(content)
+    return visible(content if isinstance(content, str) else str(content))
 
 
 def pieces(text: str, span: Sequence[int] | None) -> list[list[str]]:
@@ -90,6 +92,11 @@ def pieces(text: str, span: Sequence[int] | None) -> list[list[str]]:
     return shown
 
 
+def visible(text: str) -> str:
+    """Characters that reorder, hide or overprint text become their code: what is read is what is there."""
+    return _INVISIBLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
 def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
     joined: list[tuple[int, int]] = []
     for start, end in sorted(ranges):
@@ -102,7 +109,7 @@ def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 def _marked(text: str, start: int, end: int, span: Sequence[int] | None) -> list[list[str]]:
     if span is None or span[1] <= start or span[0] >= end:
-        return [["text", text[start:end]]] if end > start else []
+        return [["text", visible(text[start:end])]] if end > start else []
     low, high = max(start, span[0]), min(end, span[1])
     parts = [["text", text[start:low]], ["mark", text[low:high]], ["text", text[high:end]]]
-    return [part for part in parts if part[1]]
+    return [[kind, visible(part)] for kind, part in parts if part]

@@ -93,6 +93,18 @@ def test_the_extraction_is_marked_by_characters_not_by_utf16_units() -> None:
     assert pieces("abc", None) == [["text", "abc"]]
 
 
+def test_characters_that_reorder_or_hide_are_shown_as_codes() -> None:
+    assert pieces("a\u202eb\x07c\td\n", [1, 3]) == [
+        ["text", "a"],
+        ["mark", "\\u202eb"],
+        ["text", "\\u0007c\td\n"],
+    ]
+    (shown,) = json.loads(
+        parse(page_of(sample(messages=[{"role": "user", "content": "\u2066x"}]))).scripts[0]
+    )["samples"]
+    assert shown["messages"] == [["user", "\\u2066x"]]
+
+
 def test_long_outputs_keep_start_end_and_what_was_extracted() -> None:
     text = "S" + "a" * 500_000 + "\\boxed{7}" + "b" * 500_000 + "E"
     start = text.index("\\")

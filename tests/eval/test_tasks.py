@@ -168,7 +168,7 @@ def test_custom_rows_pass_their_own_settings_and_nothing_that_is_right() -> None
         "answer": "2",
         "thinking": True,
         "max_tokens": 50,
-        "response_format": {"type": "json_object"},
+        "response_format": "json_object",
         "source": "someone's own column",
         "n": 4,
         "seed": 9,

@@ -89,7 +89,18 @@ function draw() {
   list.replaceChildren(...found.slice(0, state.shown).map(card));
   more.hidden = found.length <= state.shown;
   document.getElementById("count").textContent = found.length + " of " + samples.length + " samples";
-  if (list.firstElementChild && location.hash === "#open") list.firstElementChild.firstElementChild.open = true;
+}
+
+// report.html#KEY (its # written %23) leads to one sample.
+function openLinked() {
+  const key = decodeURIComponent(location.hash.slice(1));
+  const place = samples.findIndex((sample) => sample.key === key);
+  if (place < 0) return;
+  state.shown = Math.max(state.shown, place + 1);
+  draw();
+  const article = list.children[place];
+  article.firstElementChild.open = true;
+  article.scrollIntoView();
 }
 
 function again() { state.shown = PAGE; draw(); }
@@ -135,5 +146,7 @@ function filters() {
 }
 
 more.addEventListener("click", () => { state.shown += PAGE; draw(); });
+window.addEventListener("hashchange", openLinked);
 filters();
 draw();
+openLinked();

@@ -85,6 +85,8 @@ def _row_fields(record: Record) -> dict[str, Any]:
     unknown = sorted(k for k in record if k not in KNOWN_FIELDS and k not in _OWN)
     if unknown and (close := [k for k in unknown if k.lower() in _OWN]):
         raise BadRecord(f"unknown field {close[0]!r}; did you mean {close[0].lower()!r}?")
+    if isinstance(fields.get("response_format"), str):
+        fields["response_format"] = {"type": fields["response_format"]}
     if isinstance(record.get("thinking"), bool):
         kwargs = dict(fields.get("chat_template_kwargs") or {})
         kwargs.setdefault("thinking", record["thinking"])
