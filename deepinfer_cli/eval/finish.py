@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 from deepinfer_cli.console import Console
 from deepinfer_cli.errors import InputError, UsageError
@@ -15,6 +15,7 @@ from deepinfer_cli.eval.judge.prompt import Judgement
 from deepinfer_cli.eval.samples import (
     SAMPLES,
     Sample,
+    SamplesFile,
     merged,
     read_samples,
     rescored,
@@ -33,6 +34,8 @@ OpinionMode = Literal["auto", "on", "off"]
 
 
 class Judge(Protocol):
+    batch_size: ClassVar[int]  # samples that are judged before their judgements are stored
+
     def describe(self) -> dict[str, Any]: ...
     def judge(self, samples: Sequence[Sample]) -> list[Judgement]: ...
 
@@ -121,9 +124,22 @@ class Finish:
                 "use the same judge",
             )
         self.console.info(f"{len(wanted):,} samples go to the judge, {who['model']}")
-        judgements = self.judge.judge([samples[i] for i in wanted])
-        for i, judgement in zip(wanted, judgements, strict=True):
-            samples[i] = with_judgement({**samples[i], "judge": judgement.as_json()})
         identity = {**identity, "judge": who}
         write_identity(self.folder, identity)
+        self._judge_all(self.judge, samples, wanted)
         return identity, samples
+
+    def _judge_all(self, judge: Judge, samples: list[Sample], wanted: Sequence[int]) -> None:
+        """Replaces the wanted samples. Judgements are on the disk batch by batch: asking may take hours."""
+        file = SamplesFile(self.folder / SAMPLES)
+        try:
+            for start in range(0, len(wanted), judge.batch_size):
+                batch = wanted[start : start + judge.batch_size]
+                judgements = judge.judge([samples[i] for i in batch])
+                for i, judgement in zip(batch, judgements, strict=True):
+                    samples[i] = with_judgement({**samples[i], "judge": judgement.as_json()})
+                    file.append(samples[i])
+                if len(wanted) > judge.batch_size:
+                    self.console.info(f"judged {start + len(batch):,} of {len(wanted):,}")
+        finally:
+            file.close()

@@ -113,7 +113,9 @@ class SampleSink:
         )
         now["judge"] = None if plan.judge is None else dict(plan.judge)
         if (plan.folder / identities.IDENTITY).exists():
-            identities.refuse_changes(identities.read_identity(plan.folder), now)
+            earlier = identities.read_identity(plan.folder)
+            identities.refuse_changes(earlier, now)
+            now["judge"] = now["judge"] or earlier.get("judge")  # whose judgements are there already
         identities.write_identity(plan.folder, now)
         self._write_config(config)
         self._by_key = {q.key: q for q in self.questions}

@@ -57,9 +57,10 @@ def test_a_killed_evaluation_goes_on_to_the_same_files(tmp_path: Path, how: sign
 
 
 def test_stdout_holds_the_folder_and_stderr_the_talk(tmp_path: Path) -> None:
-    done = eval_fake("smoke", cwd=tmp_path)
+    done = eval_fake("smoke", "--progress", "json", cwd=tmp_path)
     assert done.code == 0
     assert done.stdout == b"eval-smoke-fake\n"
+    assert '"note": "score so far 0.0 %"' in done.stderr
     assert "smoke test: avg@1" in done.stderr
     assert sorted(p.name for p in (tmp_path / "eval-smoke-fake").iterdir()) == [
         "config.yaml",

@@ -236,6 +236,29 @@ def test_a_judged_evaluation_and_a_judge_that_fails_once(
         verbs.rescore(tmp_path / "e", verbs.Options(judge="local"), quiet())
 
 
+def test_judgements_are_stored_as_they_come(
+    monkeypatch: pytest.MonkeyPatch, hle: str, tmp_path: Path, endpoint: Endpoint
+) -> None:
+    """A judge that takes the program down keeps what was judged before."""
+    monkeypatch.setattr(EndpointJudge, "batch_size", 1)
+
+    def judge(self: EndpointJudge, samples: Any) -> Any:
+        if samples[0]["problem"] == "q3":
+            raise KeyboardInterrupt
+        return [read_judgement(YES, "big")]
+
+    monkeypatch.setattr(EndpointJudge, "judge", judge)
+    with pytest.raises(KeyboardInterrupt):
+        run_hle(monkeypatch, hle, tmp_path / "e", judge=endpoint.url, judge_model="big")
+    monkeypatch.undo()
+    code, summary, _ = run_hle(
+        monkeypatch, hle, tmp_path / "e", judge=endpoint.url, judge_model="big", resume=True
+    )
+    assert code == 0
+    assert len(endpoint.calls) == 1
+    assert summary["judge"]["num_judged"] == 2
+
+
 def quiet() -> Console:
     console = Console(stderr=io.StringIO())
     console.print_data = lambda text: None  # type: ignore[method-assign]

@@ -257,6 +257,20 @@ def test_parquet_with_and_without_pyarrow(tmp_path: Path, monkeypatch: pytest.Mo
     assert caught.value.hint is not None and "deepinfer-cli[eval]" in caught.value.hint
 
 
+@pytest.mark.oracle
+def test_parquet_gives_the_same_records(tmp_path: Path) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    records = [json.loads(line) for line in AIME.read_text().splitlines()]
+    path = tmp_path / "train-00000-of-00001.parquet"
+    parquet.write_table(pyarrow.Table.from_pylist(records), path)
+    assert read_records(path)[0] == records
+    path.write_bytes(path.read_bytes()[:500])
+    with pytest.raises(InputError, match="not a readable Parquet file"):
+        read_records(path)
+
+
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import importlib
 import io
 import json
 from collections.abc import Iterator
@@ -83,7 +84,8 @@ def _csv(path: Path, text: str) -> list[dict[str, Any]]:
 
 def _parquet(path: Path, data: bytes) -> list[dict[str, Any]]:
     try:
-        from pyarrow import ArrowException, parquet  # type: ignore[import-not-found, unused-ignore]
+        arrow: Any = importlib.import_module("pyarrow")
+        parquet: Any = importlib.import_module("pyarrow.parquet")
     except ImportError:
         raise InputError(
             f"{path} is a Parquet file, and pyarrow is not installed",
@@ -91,6 +93,6 @@ def _parquet(path: Path, data: bytes) -> list[dict[str, Any]]:
         ) from None
     try:
         records: list[dict[str, Any]] = parquet.read_table(io.BytesIO(data)).to_pylist()
-    except (ArrowException, OSError) as error:
+    except (arrow.ArrowException, OSError) as error:
         raise InputError(f"{path}: not a readable Parquet file: {str(error).splitlines()[0]}") from None
     return records

@@ -9,7 +9,7 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
 from deepinfer_cli.errors import UsageError
@@ -24,6 +24,8 @@ _MAX_BYTES: Final = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class EndpointJudge:
+    batch_size: ClassVar[int] = 64
+
     url: str  # base, such as http://localhost:8000/v1
     model: str
     timeout_s: float

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from deepinfer_cli.config.run_config import Origin, RunConfig
 from deepinfer_cli.console import Console
@@ -20,6 +20,8 @@ MAX_TOKENS: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class LocalJudge:
+    batch_size: ClassVar[int] = 1 << 30  # all in one run: each run loads the model
+
     config: RunConfig
     console: Console
     folder: Path
