@@ -19,7 +19,7 @@ from deepinfer_cli.eval.tasks.base import Task
 from deepinfer_cli.eval.types import DataSet, Problem, Question
 from deepinfer_cli.progress import Progress
 
-ROWS = "rows.jsonl"  # what is still to be asked; removed when all is answered
+ROWS = "rows.jsonl"  # what is still to be asked, while it is asked
 RUN_FILE = "run.json"
 
 
@@ -80,7 +80,7 @@ def ask(plan: EvalPlan, console: Console) -> int:
         code = batch_run.run(config, console, sink)
     finally:
         sink.close()
-    rows.unlink(missing_ok=True)
+        rows.unlink(missing_ok=True)
     return code
 
 
@@ -132,7 +132,8 @@ class SampleSink:
         plan = self.plan
         head = f"# deepinfer eval {plan.task.name}; -n {plan.protocol.num_samples}, "
         head += f"--shuffle-seed {plan.protocol.shuffle_seed}; eval.json says the rest\n"
-        own = config.with_values({"run_file": None}, config.origin("output"))
+        again = {"run_file": None, "n": plan.protocol.num_samples}  # so that -c config.yaml asks the same
+        own = config.with_values(again, Origin("default", "eval"))
         write_whole(plan.folder / "config.yaml", head + print_config(own) + "\n")
 
     def _say(self, config: RunConfig, now: Mapping[str, Any]) -> None:

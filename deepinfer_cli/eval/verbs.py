@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -166,7 +167,12 @@ def evaluate(name: str, config: RunConfig, options: Options, console: Console) -
     folder.mkdir(parents=True, exist_ok=True)
     described = None if judge is None else judge.describe()
     plan = EvalPlan(task, data, problems, protocol, own, folder, limit, described)
-    code = ask(plan, console)
+    try:
+        code = ask(plan, console)
+    except BaseException:
+        with suppress(OSError):  # a folder that holds nothing yet, because the model could not be loaded
+            folder.rmdir()
+        raise
     if code not in (EXIT_OK, EXIT_ROWS_FAILED):
         console.info(f"samples so far are in {folder}; `--resume` goes on from there")
         return code
@@ -239,6 +245,9 @@ def _check_folder(folder: Path, options: Options, *, overwrite: bool) -> None:
     if not found:
         return
     if identity.IDENTITY not in found:
+        found = [name for name in found if name not in (ROWS, RUN_FILE)]  # killed before the first question
+        if not found:
+            return
         raise UsageError(f"{folder} holds other files, {found[0]} for one", "-o another folder")
     if not overwrite:
         raise UsageError(

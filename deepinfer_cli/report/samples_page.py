@@ -10,8 +10,9 @@ from typing import Any, Final
 from deepinfer_cli.report.page import page
 
 # Outputs may be a megabyte each. The page holds the start, the end and what lies around the extraction.
-_HEAD_CHARS: Final = 6_000
-_TAIL_CHARS: Final = 24_000
+_SHOWN_CHARS: Final = 30_000  # of one output, a fifth of them from its start
+_PAGE_CHARS: Final = 40_000_000  # of all outputs: a browser opens no page of gigabytes
+_LEAST_CHARS: Final = 4_000
 _AROUND_CHARS: Final = 2_000
 _INVISIBLE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 
@@ -31,11 +32,12 @@ def samples_page(
         '<nav id="filters" aria-label="Filters"></nav>\n<main id="list"></main>\n'
         '<p><button id="more" type="button" hidden>Show more</button></p>'
     )
-    data = {"samples": [_shown(sample) for sample in samples]}
+    limit = max(_LEAST_CHARS, min(_SHOWN_CHARS, _PAGE_CHARS // max(1, len(samples))))
+    data = {"samples": [_shown(sample, limit) for sample in samples]}
     return page(title, body, data, style="samples.css", script="samples.js")
 
 
-def _shown(sample: Mapping[str, Any]) -> dict[str, Any]:
+def _shown(sample: Mapping[str, Any], limit: int) -> dict[str, Any]:
     """What the page shows of a sample; texts are cut into pieces here, where positions are characters."""
     span = sample.get("span")
     return {
@@ -51,8 +53,8 @@ def _shown(sample: Mapping[str, Any]) -> dict[str, Any]:
         "tokens": (sample.get("usage") or {}).get("completion_tokens"),
         "seed": None if sample.get("seed") is None else str(sample["seed"]),
         "messages": [[m.get("role"), _content(m)] for m in sample.get("messages") or ()],
-        "reasoning": pieces(sample.get("reasoning") or "", None),
-        "output": pieces(sample.get("output") or "", span),
+        "reasoning": pieces(sample.get("reasoning") or "", None, limit),
+        "output": pieces(sample.get("output") or "", span, limit),
         "error": (sample.get("error") or {}).get("message"),
         "second": sample.get("second"),
         "judge": sample.get("judge"),
@@ -73,12 +75,13 @@ def _content(message: Mapping[str, Any]) -> str:
     return visible(content if isinstance(content, str) else str(content))
 
 
-def pieces(text: str, span: Sequence[int] | None) -> list[list[str]]:
+def pieces(text: str, span: Sequence[int] | None, limit: int = _SHOWN_CHARS) -> list[list[str]]:
     """[kind, text] of kind "text", "mark" or "gap": a short text whole, of a long one what matters."""
     n = len(text)
     keep = [(0, n)]
-    if n > _HEAD_CHARS + _TAIL_CHARS:
-        keep = [(0, _HEAD_CHARS), (n - _TAIL_CHARS, n)]
+    if n > limit:
+        head = limit // 5
+        keep = [(0, head), (n - limit + head, n)]
         if span is not None:
             keep.append((max(0, span[0] - _AROUND_CHARS), min(n, span[1] + _AROUND_CHARS)))
         keep = _joined(keep)

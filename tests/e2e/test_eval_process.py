@@ -83,8 +83,9 @@ def test_stdout_holds_the_folder_and_stderr_the_talk(tmp_path: Path) -> None:
 
 
 def test_the_written_config_runs_again(tmp_path: Path) -> None:
-    assert eval_fake("smoke", "-o", "a", "--seed", "5", "--temperature", "0.7", cwd=tmp_path).code == 0
-    done = deepinfer("eval", "smoke", "-c", "a/config.yaml", "-o", "b", cwd=tmp_path)
+    flags = ("--seed", "5", "--temperature", "0.7", "-n", "2", "--second-opinion", "off")
+    assert eval_fake("smoke", "-o", "a", *flags, cwd=tmp_path).code == 0
+    done = deepinfer("eval", "smoke", "-c", "a/config.yaml", "-o", "b", *flags[-2:], cwd=tmp_path)
     assert done.code == 0, done.stderr
     assert (tmp_path / "a/samples.jsonl").read_bytes() == (tmp_path / "b/samples.jsonl").read_bytes()
 

@@ -14,7 +14,7 @@ import pytest
 from deepinfer_cli.config.run_config import Origin, RunConfig
 from deepinfer_cli.console import Console
 from deepinfer_cli.engine import batch_run
-from deepinfer_cli.errors import ConfigError, InputError, UsageError
+from deepinfer_cli.errors import ConfigError, InputError, ModelError, UsageError
 from deepinfer_cli.eval import verbs
 from deepinfer_cli.eval.compare import compare, comparison_lines
 from deepinfer_cli.eval.samples import read_samples
@@ -236,6 +236,23 @@ def test_folders_are_not_overwritten_by_accident(
         evaluate(monkeypatch, talk, tmp_path / "mine", right, n=1, overwrite=True)
     with pytest.raises(InputError, match="holds no evaluation"):
         evaluate(monkeypatch, talk, tmp_path / "none", right, options(resume=True), n=1)
+
+
+def test_what_a_failed_start_leaves_is_no_obstacle(
+    monkeypatch: pytest.MonkeyPatch, talk: Talk, tmp_path: Path
+) -> None:
+    def no_model(*_: object) -> int:
+        raise ModelError("no such model")
+
+    monkeypatch.setattr(batch_run, "run", no_model)
+    with pytest.raises(ModelError):
+        verbs.evaluate("aime2026", config(output=str(tmp_path / "e")), options(), talk)
+    assert not (tmp_path / "e").exists()
+    (tmp_path / "e").mkdir()
+    (tmp_path / "e/rows.jsonl").write_text("left by a kill")
+    code, _ = evaluate(monkeypatch, talk, tmp_path / "e", right, n=1)
+    assert code == 0
+    assert not (tmp_path / "e/rows.jsonl").exists()
 
 
 def test_a_limit_is_stamped_partial_everywhere(
