@@ -21,7 +21,8 @@ def run_small(*args: str | Path, **kwargs: Any) -> Finished:
 
 @pytest.mark.parametrize("case", TABLE, ids=case_id)
 def test_case(case: Case) -> None:
-    done = run_small(*case.args, CASES / case.file)
+    short = ("--max-model-len", "128") if case.file.startswith("13") else ()  # a row asks for 2^31 tokens
+    done = run_small(*short, *case.args, CASES / case.file)
     check_rows(case, done.rows)
     assert done.code == case.exit_code, done.stderr
 
