@@ -53,6 +53,9 @@ class LogitsCallback {
     }
   }
 
+  // For the cycle collector; null while the engine also holds the callback, which keeps it alive.
+  PyObject* collectable() const { return fn_.use_count() == 1 ? fn_->object.ptr() : nullptr; }
+
  private:
   struct Held {
     explicit Held(nb::object fn) : object(std::move(fn)) {}
@@ -103,6 +106,23 @@ SamplingParams make_sampling(float temperature, int32_t top_k, float top_p, floa
           top_logprobs};
 }
 
+// A callback may refer to its own request: without these such a pair would never be freed.
+int traverse_request(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (!nb::inst_ready(self)) return 0;
+  const auto* callback = nb::inst_ptr<Request>(self)->on_logits.target<LogitsCallback>();
+  PyObject* const held = callback != nullptr ? callback->collectable() : nullptr;
+  Py_VISIT(held);
+  return 0;
+}
+int clear_request(PyObject* self) {
+  nb::inst_ptr<Request>(self)->on_logits = nullptr;
+  return 0;
+}
+PyType_Slot request_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse_request)},
+                               {Py_tp_clear, reinterpret_cast<void*>(clear_request)},
+                               {0, nullptr}};
+
 void bind_requests(nb::module_& m) {
   const SamplingParams defaults;
   nb::class_<SamplingParams>(m, "SamplingParams")
@@ -130,7 +150,7 @@ void bind_requests(nb::module_& m) {
       .def_ro("ignore_eos", &SamplingParams::ignore_eos)
       .def_ro("top_logprobs", &SamplingParams::top_logprobs);
 
-  nb::class_<Request>(m, "Request")
+  nb::class_<Request>(m, "Request", nb::type_slots(request_slots))
       .def(nb::new_(&make_request), "id"_a, "prompt"_a, "sampling"_a, nb::kw_only(), "num_samples"_a = 1,
            "seed"_a = 0, "prompt_logprobs"_a = -1, "score_begin"_a = 0, "score_end"_a = 0,
            "on_logits"_a.none() = nb::none())

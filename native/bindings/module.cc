@@ -5,6 +5,8 @@
 
 NB_MODULE(_native, m) {
   m.doc() = "Native core of deepinfer.";
+  // A run that is interrupted leaves objects behind; stderr is for the user, who did nothing wrong.
+  nanobind::set_leak_warnings(false);
   deepinfer::bindings::bind_errors(m);
   deepinfer::bindings::bind_build_info(m);
   deepinfer::bindings::bind_rows(m);

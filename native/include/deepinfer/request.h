@@ -27,7 +27,7 @@ struct SamplingParams {
   bool include_stop = false;  // keep the matched stop string in the text
   int32_t min_tokens = 0;     // end of sequence and all stops are held off before this many tokens
   int32_t max_tokens = 0;     // 0 = score the prompt only
-  bool ignore_eos = false;
+  bool ignore_eos = false;    // end-of-sequence is a token like any other (not under a constraint)
   int32_t top_logprobs = -1;  // -1 none, 0 the chosen token's, k also the k best
 };
 
@@ -41,7 +41,9 @@ struct Request {
   std::shared_ptr<const ConstraintTemplate> constraint;  // may be null
 
   // Scoring path: called on the engine thread with the logits that predict position `position` (the
-  // token at `position` is scored by them), for every position in [score_begin, score_end).
+  // token at `position` is scored by them), for every position in [score_begin, score_end), each once, in
+  // ascending order. 1 <= score_begin, score_end <= prompt.size() + 1. When it throws, the request ends as
+  // an error. Positions that are scored are computed, also when the cache knows them.
   int32_t score_begin = 0;
   int32_t score_end = 0;  // empty range = no scoring
   std::function<void(int32_t position, const float* logits, int32_t vocab_size)> on_logits;

@@ -108,10 +108,10 @@ DI_INLINE double sum_exp_n(const float* row, size_t size, float max) {
 }
 
 // Two halves of 15 bits in 32-bit lanes: no lane overflows within kFlush steps.
-template <int N>
+template <int N, size_t kSteps>
 DI_INLINE void sum_weights_n(const float* row, size_t size, float max, float scale, const float* thresholds,
                              uint64_t* sums) {
-  constexpr size_t kFlush = size_t{1} << 15, kSteps = RowOps::kNumSteps;
+  constexpr size_t kFlush = size_t{1} << 15;
   for (size_t j = 0; j < kSteps; ++j) sums[j] = 0;
   size_t i = 0;
   while (i + N <= size) {
@@ -256,9 +256,13 @@ DI_INLINE void apply_mask_n(float* row, size_t size, const uint32_t* mask) {
   struct Ops_##NAME {                                                                                        \
     TARGET static RowMax find_max(const float* r, size_t s) { return find_max_n<N>(r, s); }                  \
     TARGET static double sum_exp(const float* r, size_t s, float m) { return sum_exp_n<N>(r, s, m); }        \
+    TARGET static void sum_two_weights(const float* r, size_t s, float m, float scale, const float* t,       \
+                                       uint64_t* sums) {                                                     \
+      sum_weights_n<N, 2>(r, s, m, scale, t, sums);                                                          \
+    }                                                                                                        \
     TARGET static void sum_weights(const float* r, size_t s, float m, float scale, const float* t,           \
                                    uint64_t* sums) {                                                         \
-      sum_weights_n<N>(r, s, m, scale, t, sums);                                                             \
+      sum_weights_n<N, RowOps::kNumSteps>(r, s, m, scale, t, sums);                                          \
     }                                                                                                        \
     TARGET static void collect(const float* r, size_t s, float low, float high, std::vector<int32_t>& ids) { \
       collect_n<SEARCH_N>(r, s, low, high, ids);                                                             \
@@ -278,6 +282,7 @@ DI_INLINE void apply_mask_n(float* row, size_t size, const uint32_t* mask) {
   constexpr RowOps k_##NAME = {#NAME,                                                                        \
                                Ops_##NAME::find_max,                                                         \
                                Ops_##NAME::sum_exp,                                                          \
+                               Ops_##NAME::sum_two_weights,                                                  \
                                Ops_##NAME::sum_weights,                                                      \
                                Ops_##NAME::collect,                                                          \
                                Ops_##NAME::count_better,                                                     \

@@ -38,7 +38,10 @@ struct RowOps {
   RowMax (*find_max)(const float* row, size_t size);
   // Sum of exp(row[i] - max).
   double (*sum_exp)(const float* row, size_t size, float max);
-  // sums[j] = sum of weight_of((row[i] - max) * scale) over row[i] >= thresholds[j].
+  // sums[j] = sum of weight_of((row[i] - max) * scale) over row[i] >= thresholds[j], for 2 thresholds ...
+  void (*sum_two_weights)(const float* row, size_t size, float max, float scale, const float* thresholds,
+                          uint64_t* sums);
+  // ... or for kNumSteps.
   void (*sum_weights)(const float* row, size_t size, float max, float scale, const float* thresholds,
                       uint64_t* sums);
   // Appends the ids with low <= row[i] < high, ascending.

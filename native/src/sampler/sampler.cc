@@ -53,9 +53,10 @@ int32_t choose(const RowOps& ops, std::span<const float> scores, const RowMax& t
     return gumbel_argmax(scratch.candidates, top.max, scale, border, noise);
   }
   if (params.top_p < 1.0f) {
-    const Border kept =
-        top_p_border(ops, scores, top.max, scale, params.top_p, scratch.ids, scratch.candidates);
-    if (border.includes(kept.logit, kept.id)) border = kept;  // the stricter of the two
+    const TopP kept =
+        select_top_p(ops, scores, top.max, scale, params.top_p, scratch.ids, scratch.candidates);
+    if (border.includes(kept.border.logit, kept.border.id)) border = kept.border;  // the stricter of the two
+    if (kept.has_all) return gumbel_argmax(scratch.candidates, top.max, scale, border, noise);
   }
   return ops.gumbel_argmax(scores.data(), scores.size(), top.max, scale, border, noise, top.index);
 }

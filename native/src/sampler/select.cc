@@ -94,26 +94,46 @@ static uint64_t top_p_target(float top_p, uint64_t total) {
   return static_cast<uint64_t>(std::ceil(static_cast<double>(top_p) * static_cast<double>(total)));
 }
 
-Border top_p_border(const RowOps& ops, std::span<const float> row, float max, float scale, float top_p,
-                    std::vector<int32_t>& ids, std::vector<Candidate>& scratch) {
-  // One pass weighs the tokens above several depths; the border lies between two of them.
-  constexpr size_t kSteps = RowOps::kNumSteps;
-  constexpr std::array<float, kSteps> kDepths = {1, 2, 4, 6, 8, 10, 13, kInfinity};
-  std::array<float, kSteps> thresholds;
-  for (size_t j = 0; j < kSteps; ++j) thresholds[j] = max - kDepths[j] / scale;
-  std::array<uint64_t, kSteps> sums;
+namespace {
+
+// Tokens among which the border lies: logits in [low, high), with `before` weight above them.
+struct Bracket {
+  float low, high;
+  uint64_t before, target;
+};
+
+Bracket bracket_border(const RowOps& ops, std::span<const float> row, float max, float scale, float top_p) {
+  // Of a trained model nearly all weight lies within a factor e^-8 of the best token, in a few hundred
+  // others.
+  const std::array<float, 2> near = {max - 8.0f / scale, -kInfinity};
+  std::array<uint64_t, 2> two;
+  ops.sum_two_weights(row.data(), row.size(), max, scale, near.data(), two.data());
+  const uint64_t target = top_p_target(top_p, two[1]);
+  if (two[0] >= target) return {near[0], kInfinity, 0, target};
+  // Flat rows: weigh the tokens above several depths in one more pass.
+  constexpr std::array<float, RowOps::kNumSteps> kDepths = {8, 9, 10, 11, 12, 14, 17, kInfinity};
+  std::array<float, RowOps::kNumSteps> thresholds;
+  for (size_t j = 0; j < thresholds.size(); ++j) thresholds[j] = max - kDepths[j] / scale;
+  std::array<uint64_t, RowOps::kNumSteps> sums;
   ops.sum_weights(row.data(), row.size(), max, scale, thresholds.data(), sums.data());
-  const uint64_t target = top_p_target(top_p, sums[kSteps - 1]);
-  size_t j = 0;
+  size_t j = 1;
   while (sums[j] < target) ++j;
+  return {thresholds[j], thresholds[j - 1], sums[j - 1], target};
+}
+
+}  // namespace
+
+TopP select_top_p(const RowOps& ops, std::span<const float> row, float max, float scale, float top_p,
+                  std::vector<int32_t>& ids, std::vector<Candidate>& candidates) {
+  auto [low, high, before, target] = bracket_border(ops, row, max, scale, top_p);
+  const bool has_all = high == kInfinity;
   ids.clear();
-  ops.collect(row.data(), row.size(), thresholds[j], j == 0 ? kInfinity : thresholds[j - 1], ids);
-  gather(row, ids, scratch);
-  uint64_t before = j == 0 ? 0 : sums[j - 1];
-  std::span<Candidate> near = scratch;
+  ops.collect(row.data(), row.size(), low, high, ids);
+  gather(row, ids, candidates);
+  std::span<Candidate> near = candidates;
   if (near.size() > kFewCandidates) near = narrow(near, max, scale, before, target);
   const Candidate last = find_border(near, max, scale, before, target);
-  return {last.logit, last.id};
+  return {{last.logit, last.id}, has_all};
 }
 
 void cut_top_p(std::vector<Candidate>& candidates, float max, float scale, float top_p) {

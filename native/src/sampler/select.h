@@ -26,8 +26,12 @@ Candidate find_border(std::span<Candidate> candidates, float max, float scale, u
                       uint64_t target);
 
 // What top_p keeps of the whole row.
-Border top_p_border(const RowOps& ops, std::span<const float> row, float max, float scale, float top_p,
-                    std::vector<int32_t>& ids, std::vector<Candidate>& scratch);
+struct TopP {
+  Border border;
+  bool has_all;  // `candidates` hold every token inside the border, and some more
+};
+TopP select_top_p(const RowOps& ops, std::span<const float> row, float max, float scale, float top_p,
+                  std::vector<int32_t>& ids, std::vector<Candidate>& candidates);
 
 // What top_p keeps of the tokens that top_k has left.
 void cut_top_p(std::vector<Candidate>& candidates, float max, float scale, float top_p);

@@ -92,6 +92,9 @@ TEST(every_width_gives_the_same_bits) {
       std::array<uint64_t, RowOps::kNumSteps> sums;
       ops->sum_weights(row.data(), size, top.max, 0.7f, thresholds.data(), sums.data());
       CHECK(sums == weights);
+      std::array<uint64_t, 2> two;
+      ops->sum_two_weights(row.data(), size, top.max, 0.7f, thresholds.data() + 2, two.data());
+      CHECK(two[0] == weights[2] && two[1] == weights[3]);
       std::vector<int32_t> ids;
       ops->collect(row.data(), size, 1.5f, 3.0f, ids);
       CHECK_EQ(std::ssize(ids), std::ranges::count_if(row, [](float x) { return x >= 1.5f && x < 3.0f; }));

@@ -1,6 +1,8 @@
 """The engine through its bindings, on the executor without a model."""
 
+import gc
 import struct
+import weakref
 
 import pytest
 
@@ -85,6 +87,28 @@ def test_a_failing_callback_ends_its_request_alone() -> None:
     )
     assert "no room" in done[1].error and not done[1].error_retryable
     assert done[2].error == ""
+
+
+class Scorer:
+    """Its request refers to it, and it to the request."""
+
+    def __init__(self) -> None:
+        self.last = 0
+        self.request = Request(1, [3, 4], SamplingParams(), score_begin=1, score_end=2, on_logits=self.note)
+
+    def note(self, position: int, row: memoryview) -> None:
+        self.last = position
+
+
+def test_a_callback_that_refers_to_its_request_is_freed() -> None:
+    engine = make_engine()
+    scorer = Scorer()
+    assert run(engine, [scorer.request])[1].error == ""
+    assert scorer.last == 1
+    gone = weakref.ref(scorer)
+    del scorer
+    gc.collect()
+    assert gone() is None
 
 
 def test_refusals_name_the_reason() -> None:
