@@ -82,12 +82,14 @@ def _cautions(a: Identity, b: Identity) -> list[str]:
     cautions = []
     if (a.get("data") or {}).get("sha256") != (b.get("data") or {}).get("sha256"):
         cautions.append("the data files differ")
-    before, after = a.get("settings") or {}, b.get("settings") or {}
-    changed = [
-        f"{k} {before.get(k)} / {after.get(k)}" for k in {**before, **after} if before.get(k) != after.get(k)
-    ]
-    if changed:
-        cautions.append(f"settings differ: {', '.join(changed)}")
+    for part, what in (("settings", "settings"), ("engine", "engine settings")):
+        before, after = a.get(part) or {}, b.get(part) or {}
+        keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+        if keys:
+            shown = ", ".join(f"{key} {before.get(key)} / {after.get(key)}" for key in keys)
+            cautions.append(f"{what} differ: {shown}")
+    if a.get("limit") or b.get("limit"):
+        cautions.append("partial: --limit left problems out")
     if a.get("scorer_version") != b.get("scorer_version"):
         cautions.append("scored by different versions of the rules; --rescore both")
     if (a.get("judge") or {}).get("model") != (b.get("judge") or {}).get("model"):
