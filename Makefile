@@ -43,7 +43,7 @@ demo: build  ## fetch the small model and answer the example prompts
 
 NATIVE := build/native
 test-native: $(VENV)/.setup
-	@$(CMAKE) -S native -B $(NATIVE) -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DDEEPINFER_TESTS=ON > /dev/null
+	@$(CMAKE) -S native -B $(NATIVE) -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DDEEPINFER_TESTS=ON -DDEEPINFER_FUZZ=ON > /dev/null
 	@$(CMAKE) --build $(NATIVE) -j $(JOBS)
 	@$(BIN)/ctest --test-dir $(NATIVE) --output-on-failure -j $(JOBS)
 
@@ -82,13 +82,18 @@ schema: build  ## regenerate configs/schema from the code
 	@$(BIN)/python -m deepinfer_cli.reference schema .
 
 asan: $(VENV)/.setup  ## native tests under address and undefined-behaviour sanitizers
-	@$(CMAKE) -S native -B build/asan -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DDEEPINFER_TESTS=ON -DDEEPINFER_SANITIZE='address;undefined' > /dev/null
+	@$(CMAKE) -S native -B build/asan -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DDEEPINFER_TESTS=ON -DDEEPINFER_FUZZ=ON -DDEEPINFER_SANITIZE='address;undefined' > /dev/null
 	@$(CMAKE) --build build/asan -j $(JOBS)
 	@$(BIN)/ctest --test-dir build/asan --output-on-failure -j $(JOBS)
 tsan: $(VENV)/.setup  ## native tests under the thread sanitizer
 	@$(CMAKE) -S native -B build/tsan -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DDEEPINFER_TESTS=ON -DDEEPINFER_SANITIZE=thread > /dev/null
 	@$(CMAKE) --build build/tsan -j $(JOBS)
 	@$(BIN)/ctest --test-dir build/tsan --output-on-failure -j $(JOBS)
+
+FUZZ_SECONDS ?= 120
+FUZZ_ONLY ?=
+fuzz: $(VENV)/.setup  ## every fuzz target in FUZZ_SECONDS together (FUZZ_ONLY=name for one)
+	$(BIN)/python native/fuzz/run.py --build build/fuzz --seconds $(FUZZ_SECONDS) --jobs $(JOBS) $(FUZZ_ONLY:%=--only %)
 
 # The small model's file; downloaded on first use.
 MODEL = $$($(BIN)/python -m deepinfer_cli download smollm2-135m)

@@ -31,6 +31,7 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
       problem = std::strerror(errno);
     } else {
       data_ = static_cast<const std::byte*>(map);
+      is_mapped_ = true;
     }
   }
   const std::string message = problem == nullptr ? "" : problem;
@@ -38,8 +39,11 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
   if (problem != nullptr) fail(ErrorCode::kBadFile, path, ": ", message);
 }
 
+MappedFile::MappedFile(std::string path, std::span<const std::byte> borrowed)
+    : path_(std::move(path)), data_(borrowed.data()), size_(borrowed.size()) {}
+
 MappedFile::~MappedFile() {
-  if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), size_);
+  if (is_mapped_) munmap(const_cast<std::byte*>(data_), size_);
 }
 
 }  // namespace deepinfer

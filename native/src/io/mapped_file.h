@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -12,6 +13,8 @@ namespace deepinfer {
 class MappedFile {
  public:
   explicit MappedFile(const std::string& path);  // throws Error{kBadFile}
+  // Bytes that the caller keeps for longer than this object; `path` is for messages.
+  MappedFile(std::string path, std::span<const std::byte> borrowed);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
@@ -25,6 +28,7 @@ class MappedFile {
   std::string path_;
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
+  bool is_mapped_ = false;
 };
 
 }  // namespace deepinfer
