@@ -12,6 +12,9 @@ function(deepinfer_base_flags target)
 endfunction()
 
 function(_deepinfer_isa_object core name)
+  if("${DEEPINFER_SANITIZE}" MATCHES "fuzzer" AND NOT name STREQUAL "scalar")
+    return()  # no fuzz target computes with kernels, and they take minutes to instrument
+  endif()
   add_library(deepinfer_isa_${name} OBJECT src/kernels/isa/kernels.cc)
   target_include_directories(deepinfer_isa_${name} PRIVATE include src)
   target_compile_definitions(deepinfer_isa_${name} PRIVATE DEEPINFER_ISA=${name} DEEPINFER_ISA_${name}=1)

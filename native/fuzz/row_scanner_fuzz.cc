@@ -24,11 +24,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   size_t last = 0;
   for (size_t i = 0; i < scan.fields.size(); ++i) {
     const RowField& field = scan.fields[i];
-    FUZZ_CHECK(field.key == (*object)[i].first && fuzz::is_utf8(field.key));
+    FUZZ_CHECK(field.key == (*object)[i].key && fuzz::is_utf8(field.key));
     FUZZ_CHECK(last < field.start && field.start < field.end && field.end < size);
     JsonValue part;
     FUZZ_CHECK(parse_json(line.substr(field.start, field.end - field.start), JsonLimits{}, part, fault));
-    FUZZ_CHECK(part.data.index() == (*object)[i].second.data.index());
+    FUZZ_CHECK(part.data.index() == (*object)[i].value.data.index());
     last = field.end;
   }
   return 0;

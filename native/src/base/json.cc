@@ -72,7 +72,7 @@ class Builder {
     if (auto* array = std::get_if<JsonArray>(&top.value.data)) {
       array->push_back(std::move(value));
     } else {
-      std::get<JsonObject>(top.value.data).emplace_back(std::move(top.key), std::move(value));
+      std::get<JsonObject>(top.value.data).push_back({std::move(top.key), std::move(value)});
     }
   }
 

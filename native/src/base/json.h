@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -15,8 +14,9 @@
 namespace deepinfer {
 
 class JsonValue;
+struct JsonMember;
 using JsonArray = std::vector<JsonValue>;
-using JsonObject = std::vector<std::pair<std::string, JsonValue>>;  // in file order; keys are unique
+using JsonObject = std::vector<JsonMember>;  // in file order; keys are unique
 
 class JsonValue {
  public:
@@ -25,12 +25,20 @@ class JsonValue {
 
   bool is_null() const { return std::holds_alternative<std::monostate>(data); }
   template <typename T>
-  const T* get() const {
-    return std::get_if<T>(&data);
-  }
+  const T* get() const;  // nullptr when it is of another kind
   const JsonValue* find(std::string_view key) const;  // nullptr when absent or not an object; linear
   const char* type_name() const;                      // "null", "an object", ... for messages
 };
+
+struct JsonMember {
+  std::string key;
+  JsonValue value;
+};
+
+template <typename T>
+const T* JsonValue::get() const {
+  return std::get_if<T>(&data);
+}
 
 struct JsonLimits {
   int max_depth = 64;
