@@ -135,7 +135,8 @@ def bpe_seeds() -> list[bytes]:
         "!?'s'S 's...\n\n---\r\r x\u0085\u00a0",
         "\u09c7\u09be \u1100\u1161\u11a8 \u212b \U00011099\U000110ba",
     ]
-    return [text.encode() for text in texts] + [b"\xff\xc3 \xe2\x82a\xed\xa0\x80"]
+    data = [text.encode() for text in texts] + [b"\xff\xc3 \xe2\x82a\xed\xa0\x80"]
+    return [bytes([pre]) + text for text in data for pre in range(4)]
 
 
 def main() -> None:
