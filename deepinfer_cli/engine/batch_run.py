@@ -173,7 +173,8 @@ class _Run:
             reader.close()
             seconds = time.monotonic() - started
             try:
-                run_file.finish(status, code, counters.as_json(), {"seconds": round(seconds, 3)})
+                more = {"seconds": round(seconds, 3), "engine": engine.stats()}
+                run_file.finish(status, code, counters.as_json(), more)
             except OutputError as error:  # the rows are there; the next run can do without this file
                 self.console.warn(error.message)
             if status != "output closed":

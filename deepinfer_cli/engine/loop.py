@@ -233,7 +233,7 @@ class BatchLoop:
         progress = self._progress
         progress.done = self._counters.num_done
         progress.failed = self._counters.num_failed
-        progress.running = len(self._open)
+        progress.running = self._engine.num_running()
         progress.prompt_tokens = self._counters.num_prompt_tokens
         progress.output_tokens = self._counters.num_output_tokens
         num_rows = self._reader.estimated_rows()

@@ -126,6 +126,10 @@ class NativeEngine:
     def abort_all(self) -> None:
         self._engine.abort_all()
 
+    def num_running(self) -> int:
+        """Samples being computed right now."""
+        return int(self._engine.stats()["num_running"])
+
     def stats(self) -> dict[str, Any]:
         return dict(self._engine.stats())
 

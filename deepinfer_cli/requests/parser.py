@@ -93,15 +93,21 @@ class RowParser:
         return self._parse_fields(raw, {k: line[s:e] for k, s, e in scan.fields}, warnings)
 
     def _hint_at_format(self, raw: RawLine) -> None:
-        """Whole files that are JSON, but not one object a line, fail in every line: say why once."""
-        if raw.index == 0 and raw.data is not None and raw.data.lstrip()[:1] == b"[":
-            self._warn(
-                "format", "the input looks like one JSON array; convert it: jq -c '.[]' IN > OUT.jsonl"
-            )
-        elif raw.index == 0 and raw.data is not None and raw.data.strip() == b"{":
-            self._warn(
-                "format", "the input looks like JSON over several lines; convert it: jq -c . IN > OUT.jsonl"
-            )
+        """Files of another format fail in every line: say why once, with a way out."""
+        start = (raw.data or b"").lstrip()
+        if raw.index > 0 or not start:
+            return
+        if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+            hint = "the input is UTF-16; convert it: iconv -f UTF-16 -t UTF-8 IN > OUT.jsonl"
+        elif start.startswith(b"["):
+            hint = "the input looks like one JSON array; convert it: jq -c '.[]' IN > OUT.jsonl"
+        elif start.rstrip() == b"{":
+            hint = "the input looks like JSON over several lines; convert it: jq -c . IN > OUT.jsonl"
+        elif not start.startswith(b"{"):
+            hint = "the first line is no JSON object; for plain text: jq -Rc '{prompt: .}' IN > OUT.jsonl"
+        else:
+            return
+        self._warn("format", hint)
 
     def _scan(self, data: bytes) -> tuple[bytes, RowScan, tuple[str, ...]]:
         scan = scan_row(data)

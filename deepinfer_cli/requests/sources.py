@@ -30,7 +30,10 @@ _FOREIGN_SUFFIXES = {
     ".xlsx": "Excel",
 }
 _PANDAS = 'python -c \'import pandas; pandas.read_{f}("{p}").to_json("{o}", orient="records", lines=True)\''
-_CSV = "python -c 'import csv, json; [print(json.dumps(r)) for r in csv.DictReader(open(\"{p}\"){d})]' > {o}"
+_CSV = (
+    "python -c 'import csv, json; "
+    '[print(json.dumps(r)) for r in csv.DictReader(open("{p}", encoding="utf-8-sig"){d})]\' > {o}'
+)
 _CONVERSIONS = {
     "Parquet": _PANDAS.replace("{f}", "parquet"),
     "Arrow": _PANDAS.replace("{f}", "feather"),

@@ -86,6 +86,19 @@ def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
     assert process.returncode == 130
 
 
+def test_a_signal_while_waiting_for_input() -> None:
+    process = start("run", "--model", "fake", "-", stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write(b'{"prompt": "x", "max_tokens": 1}\n')
+    process.stdin.flush()
+    assert read_line(process.stdout)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(DEADLINE_S) == 130
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()
+
+
 def test_a_full_device_is_named() -> None:
     done = run_fake(CASES / "01_plain.jsonl", "-o", "/dev/full")
     assert done.code == 1

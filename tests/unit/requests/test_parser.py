@@ -447,14 +447,28 @@ def test_id_prefix() -> None:
     assert parse.ok({"id": 'q"', "prompt": "x"}).identity.id_json == '"a.jsonl:q\\""'
 
 
-def test_other_shapes_of_json_are_recognised_once() -> None:
+@pytest.mark.parametrize(
+    ("first", "word"),
+    [
+        (b'[{"prompt": "x"},', "array"),
+        (b"{", "several lines"),
+        (b"Why is the sky blue?", "plain text"),
+        ('{"prompt": "x"}'.encode("utf-16"), "UTF-16"),
+    ],
+)
+def test_other_formats_are_recognised_once(first: bytes, word: str) -> None:
     parse = Parsing()
-    assert parse.error(b'[{"prompt": "x"},')[0] in ("bad_json", "not_an_object")
-    parse.error(b'{"prompt": "y"},')
-    assert len(parse.said) == 1 and "jq" in parse.said[0]
-    pretty = Parsing()
-    pretty.error(b"{")
-    assert "several lines" in pretty.said[0]
+    parse.error(first)
+    parse.error(first)
+    assert len(parse.said) == 1 and word in parse.said[0]
+
+
+def test_one_bad_row_is_no_other_format() -> None:
+    parse = Parsing()
+    parse.error(b'{"prompt": ')
+    parse.ok({"prompt": "x"})
+    parse.error(b"[1]")
+    assert not parse.said
 
 
 def test_many_different_unknown_keys_do_not_flood() -> None:
