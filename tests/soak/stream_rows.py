@@ -3,7 +3,8 @@
     python -m tests.soak.stream_rows [--rows 200000] [--model MODEL] [--output FILE.json]
 
 What must stay flat is RssAnon less the table that finds doubled ids, which may take 24 bytes a row; its
-size is measured by filling one with the same ids. Samples are taken by rows written.
+size is measured by filling one with the same ids. Samples are taken by rows written. The
+model is a generated llama of a few thousand weights unless one is named: rows are what is under test.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from pathlib import Path
 from deepinfer_cli import _native
 from deepinfer_cli.bench.conditions import machine
 from tests.soak.process import deepinfer, private_bytes, watch
+from tests.support.tiny_models import TinyLlama, write_gguf
 
+TINY = TinyLlama(num_layers=1, hidden=64, ffn=128, num_heads=2, num_kv_heads=1, head_dim=32)
 WARM_ROWS = 10_000
 ALLOWED = 0.05
 
@@ -56,7 +59,7 @@ def table_bytes(row_counts: list[int]) -> dict[int, int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rows", type=int, default=200_000)
-    parser.add_argument("--model", default="fake")
+    parser.add_argument("--model", help="default: a tiny one, generated")
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
     samples: list[tuple[int, int]] = []  # rows written, RssAnon
@@ -69,7 +72,8 @@ def main() -> None:
             resident = private_bytes(pid)
             samples.append((counter.update(), resident))
 
-        command = deepinfer("run", rows, "-o", out, "--model", arguments.model, "--max-tokens", "1")
+        model = arguments.model or write_gguf(TINY, Path(folder) / "tiny-llama.gguf", "Q8_0")
+        command = deepinfer("run", rows, "-o", out, "--model", model, "--max-tokens", "1")
         seen = watch(command, sample)
         assert counter.update() == arguments.rows
     steady = [(count, resident) for count, resident in samples if count >= WARM_ROWS]
@@ -87,7 +91,7 @@ def main() -> None:
     record = {
         "what": "RssAnon less the id table over a run of one-token rows",
         "machine": machine(),
-        "model": Path(arguments.model).name,
+        "model": Path(model).name,
         "num_rows": arguments.rows,
         "wall_seconds": round(seen.wall_seconds, 1),
         "first_mib": round(net[0] / 2**20, 1),
