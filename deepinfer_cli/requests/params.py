@@ -149,7 +149,6 @@ _PLAIN = (
     "frequency_penalty",
     "repetition_penalty",
     "include_stop",
-    "max_tokens",
     "min_tokens",
     "n",
     "top_logprobs",
@@ -160,6 +159,10 @@ _PLAIN = (
 PARAMS: dict[str, ParamSpec] = {
     **{name: ParamSpec(_of_setting(name), _range(name)) for name in _PLAIN},
     "top_k": ParamSpec(_top_k, "integer >= 0; 0 or -1 = off"),
+    "max_tokens": ParamSpec(
+        _of_setting("max_tokens"),
+        "integer >= 0; 0 scores the prompt and needs `prompt_logprobs`; more than fits ends with the context",
+    ),
     "max_completion_tokens": ParamSpec(_of_setting("max_tokens"), "alias of `max_tokens`"),
     "stop": ParamSpec(_stop, f"string or list of at most {MAX_STOP_STRINGS} strings, none empty"),
     "stop_token_ids": ParamSpec(_token_ids, "list of token ids"),

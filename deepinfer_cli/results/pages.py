@@ -25,7 +25,9 @@ whole rows, a message, and exit code 1.
 Input is read once, in order, and never whole. A row longer than `max_row_bytes` becomes an error row without
 being held. Parquet, CSV and other formats are refused by name, with a command that converts them.
 
-A row that cannot run becomes an error row; its neighbours run.
+A row that cannot run becomes an error row; its neighbours run. Strict JSON: NaN, Infinity, numbers beyond a
+double and doubled keys are `bad_json`, with the column. A lone surrogate escape is replaced by U+FFFD and the
+row carries a warning.
 
 ### Which row it is
 
@@ -62,6 +64,7 @@ error row, never run without it.
 ### Sampling
 
 Over the run's settings; null means as if absent. A whole number may be written with a fraction of zero (3.0).
+Bounds come from the settings of the same name; `stop` is text only and `stop_token_ids` numbers only.
 """
 
 _ROWS_OPENAI: Final = """
