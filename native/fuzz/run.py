@@ -36,7 +36,10 @@ def main() -> int:
         return 2
     seconds = max(1, options.seconds // len(targets))
     failed = [t.name for t in targets if not run(t, options.build, seconds, compiler is not None)]
-    print(f"{len(targets)} targets, {seconds} s each: " + (f"FAILED: {', '.join(failed)}" if failed else "clean"))
+    print(
+        f"{len(targets)} targets, {seconds} s each: "
+        + (f"FAILED: {', '.join(failed)}" if failed else "clean")
+    )
     return 1 if failed else 0
 
 
@@ -50,7 +53,14 @@ def libfuzzer_compiler() -> str | None:
                 "#include <cstdint>\n#include <cstddef>\n#include <compare>\n"
                 'extern "C" int LLVMFuzzerTestOneInput(const uint8_t*, size_t) { return 0; }\n'
             )
-            command = [name, "-std=c++20", "-fsanitize=fuzzer,address,undefined", str(source), "-o", f"{scratch}/probe"]
+            command = [
+                name,
+                "-std=c++20",
+                "-fsanitize=fuzzer,address,undefined",
+                str(source),
+                "-o",
+                f"{scratch}/probe",
+            ]
             if subprocess.run(command, capture_output=True).returncode == 0:
                 return name
     return None
@@ -78,14 +88,22 @@ def run(target: Path, folder: Path, seconds: int, has_libfuzzer: bool) -> bool:
     corpus = folder / "fuzz" / "corpus" / stem
     for needed in (crashes, found, corpus):
         needed.mkdir(parents=True, exist_ok=True)
-    command = [str(target.resolve()), str(found.resolve()), str(corpus.resolve()), f"-max_total_time={seconds}"]
+    command = [
+        str(target.resolve()),
+        str(found.resolve()),
+        str(corpus.resolve()),
+        f"-max_total_time={seconds}",
+    ]
     if has_libfuzzer:
         command += ["-timeout=10", "-rss_limit_mb=2048", "-max_len=4096", "-print_final_stats=1"]
     done = subprocess.run(command, cwd=crashes, capture_output=True, text=True, errors="replace")
     lines = (done.stdout + done.stderr).splitlines()
     if done.returncode == 0:
         runs = next((line.split()[-1] for line in lines if "number_of_executed_units" in line), None)
-        print(f"{stem:12} {seconds} s clean, " + (f"{runs} runs" if runs else lines[-1] if lines else ""), flush=True)
+        print(
+            f"{stem:12} {seconds} s clean, " + (f"{runs} runs" if runs else lines[-1] if lines else ""),
+            flush=True,
+        )
         return True
     print("\n".join(lines[-60:]))
     print(f"{stem:12} FAILED; input and replay: {target} {crashes}/...", flush=True)

@@ -25,7 +25,7 @@ class JsonValue {
 
   bool is_null() const { return std::holds_alternative<std::monostate>(data); }
   template <typename T>
-  const T* get() const;  // nullptr when it is of another kind
+  const T* get() const;                               // nullptr when it is of another kind
   const JsonValue* find(std::string_view key) const;  // nullptr when absent or not an object; linear
   const char* type_name() const;                      // "null", "an object", ... for messages
 };
