@@ -57,6 +57,8 @@ class RowCheck:
             if raw is None:
                 if self.reader.done:
                     return
+                if output is not None:  # the input has paused: show what is known
+                    output.flush()
                 continue
             counters.num_read += 1
             row = self._parser.parse(raw)

@@ -173,7 +173,7 @@ class RowReader:
             file.head += data
             if data and len(file.head) < MAGIC_BYTES and b"\n" not in file.head:
                 return True
-            if file.can_wait:
+            if file.can_wait or file.source.path == STDIN:  # files were looked at before the run
                 refuse_foreign(file.source.name, file.head)
             file.decoder = decompressor_for(file.head)
             data, file.head = file.head, b""

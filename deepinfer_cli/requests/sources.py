@@ -12,6 +12,7 @@ from pathlib import Path
 from deepinfer_cli.errors import InputError
 
 STDIN = "-"
+_STDIN_NAME = "<stdin>"
 
 _FOREIGN_MAGIC = (
     (b"PAR1", "Parquet"),
@@ -84,7 +85,7 @@ def _source(path: str) -> Source:
         info = os.fstat(0)
         regular = stat.S_ISREG(info.st_mode)
         identity = (info.st_dev, info.st_ino) if regular else None
-        return Source(STDIN, "<stdin>", identity, info.st_size if regular else None)
+        return Source(STDIN, _STDIN_NAME, identity, info.st_size if regular else None)
     try:
         info = Path(path).stat()
         if stat.S_ISDIR(info.st_mode):
@@ -104,9 +105,11 @@ def refuse_foreign(path: str, head: bytes) -> None:
     kind = next((name for magic, name in _FOREIGN_MAGIC if head.startswith(magic)), None)
     kind = kind or _FOREIGN_SUFFIXES.get(Path(path).suffix.lower())
     if kind is not None:
-        out = Path(path).with_suffix(".jsonl").name
+        shown, out = (
+            ("IN", "OUT.jsonl") if path == _STDIN_NAME else (path, Path(path).with_suffix(".jsonl").name)
+        )
         raise InputError(
-            f"{path} is {kind}; deepinfer reads JSON Lines", _CONVERSIONS[kind].format(p=path, o=out)
+            f"{path} is {kind}; deepinfer reads JSON Lines", _CONVERSIONS[kind].format(p=shown, o=out)
         )
 
 

@@ -309,6 +309,37 @@ def test_foreign_formats_are_refused_by_name(tmp_path: Path, name: str, data: by
     assert word in done.stderr and "hint:" in done.stderr
 
 
+def test_foreign_formats_on_stdin(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.write_bytes(b"PAR1....")
+    piped = run_fake("-", stdin=path.read_bytes())
+    with path.open("rb") as stdin:
+        redirected = subprocess.run(
+            command("run", "--model", "fake", "-"),
+            stdin=stdin,
+            capture_output=True,
+            env=environment(),
+            timeout=DEADLINE_S,
+        )
+    assert piped.code == redirected.returncode == 2
+    assert "Parquet" in piped.stderr and b"Parquet" in redirected.stderr
+
+
+def test_a_cut_archive_on_stdin() -> None:
+    done = run_fake("-", stdin=(CASES / "23_gzip_truncated.jsonl.gz").read_bytes())
+    assert (done.code, len(done.rows)) == (1, 19)
+    assert "ends early" in done.stderr
+
+
+@pytest.mark.parametrize("mode", ["--validate", "--dry-run"])
+def test_checks_never_touch_the_output(tmp_path: Path, mode: str) -> None:
+    out = tmp_path / "out.jsonl"
+    out.write_text("precious\n")
+    done = run_fake(mode, CASES / "06_bad_middle_line.jsonl", "-o", out)
+    assert done.code == 3 and len(done.rows) == 1
+    assert out.read_text() == "precious\n" and len(list(tmp_path.iterdir())) == 1
+
+
 def test_inputs_that_are_not_there(tmp_path: Path) -> None:
     assert run_fake(tmp_path / "none.jsonl").code == 2
     done = run_fake(str(tmp_path / "*.jsonl"))
