@@ -1,6 +1,7 @@
 """Writes the seed corpora of the fuzz targets: make_corpus.py FOLDER. Standard library only."""
 
 import json
+import random
 import struct
 import sys
 from pathlib import Path
@@ -139,6 +140,21 @@ def bpe_seeds() -> list[bytes]:
     return [bytes([pre]) + text for text in data for pre in range(4)]
 
 
+def scheduler_seeds() -> list[bytes]:
+    """Random sizes, then arrivals between steps: most random bytes would say neither."""
+    rng = random.Random(5)
+    seeds = []
+    for _ in range(60):
+        out = rng.randbytes(24)
+        for _ in range(rng.randrange(5, 50)):
+            if rng.random() < 0.35:
+                out += bytes([0, rng.randrange(64)]) + rng.randbytes(rng.randrange(2, 30))
+            else:
+                out += b"\3" * rng.randrange(1, 12)
+        seeds.append(out[:1400])
+    return seeds
+
+
 def main() -> None:
     corpora = {
         "gguf": gguf_seeds(),
@@ -147,6 +163,7 @@ def main() -> None:
         "json": json_seeds(),
         "text_state": text_seeds(),
         "bpe": bpe_seeds(),
+        "scheduler": scheduler_seeds(),
     }
     root = Path(sys.argv[1])
     for name, seeds in corpora.items():
