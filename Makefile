@@ -9,7 +9,7 @@ CMAKE = $(BIN)/cmake
 NATIVE_SOURCES := $(shell find native -name '*.cc' -o -name '*.h' -o -name '*.inc' -o -name 'CMakeLists.txt' -o -name '*.cmake')
 
 .DEFAULT_GOAL := help
-.PHONY: help tools setup build demo test test-all test-native invariance lint fmt docs schema asan tsan fuzz clean
+.PHONY: help tools setup build demo test test-all test-native invariance lint fmt docs schema asan tsan test-arm fuzz clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -89,6 +89,11 @@ tsan: $(VENV)/.setup  ## native tests under the thread sanitizer
 	@$(CMAKE) -S native -B build/tsan -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DDEEPINFER_TESTS=ON -DDEEPINFER_SANITIZE=thread > /dev/null
 	@$(CMAKE) --build build/tsan -j $(JOBS)
 	@$(BIN)/ctest --test-dir build/tsan --output-on-failure -j $(JOBS)
+test-arm: $(VENV)/.setup  ## native tests built for aarch64 and run under emulation
+	@for tool in aarch64-linux-gnu-g++ qemu-aarch64-static; do command -v $$tool >/dev/null || { echo "missing: $$tool" >&2; echo "  hint: sudo apt-get install g++-aarch64-linux-gnu qemu-user-static" >&2; exit 1; }; done
+	@$(CMAKE) -S native -B build/arm -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64-linux-gnu.cmake -DDEEPINFER_TESTS=ON > /dev/null
+	@$(CMAKE) --build build/arm -j $(JOBS)
+	@$(BIN)/ctest --test-dir build/arm --output-on-failure -j $(JOBS)
 
 FUZZ_SECONDS ?= 120
 FUZZ_ONLY ?=

@@ -310,8 +310,8 @@ class CpuExecutor(Executor):
     @property
     def info(self) -> dict[str, Any]: ...  # family name vocab_size ... weight_bytes isa
 
-def cpu_isa_levels() -> list[str]: ...  # that this CPU can run, slowest first
-def default_isa() -> str: ...  # the best, or DEEPINFER_ISA
+def cpu_isa_levels() -> list[str]: ...  # that this CPU can run, simplest first
+def default_isa() -> str: ...  # the fastest, or DEEPINFER_ISA
 def kernel_self_test() -> list[tuple[str, str, bool, str]]: ...  # (kernel, level, ok, detail)
 def supported_architectures() -> list[str]: ...
 def available_memory_bytes() -> int: ...

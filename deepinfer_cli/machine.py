@@ -99,7 +99,7 @@ def cpu_name() -> str:
 
 
 def isa_levels() -> list[str]:
-    """Kernel levels this CPU can run, slowest first."""
+    """Kernel levels this CPU can run, simplest first."""
     from deepinfer_cli import _native
 
     return _native.cpu_isa_levels()

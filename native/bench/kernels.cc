@@ -1,7 +1,7 @@
 // Speed of the matrix product by weight format and number of rows, weights rotated through more memory than
 // the caches hold.
 //
-//   bench_kernels [ISA [OUTPUTS INPUTS]]
+//   bench_kernels [ISA [OUTPUTS INPUTS [ROTATED_MIB]]]     ROTATED_MIB 0: weights stay in the caches
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -18,9 +18,8 @@ namespace {
 using namespace deepinfer;
 using namespace deepinfer::kernels;
 
-constexpr int64_t kRotatedBytes = int64_t{300} << 20;
-
-void report(const KernelTable& table, ThreadPool& pool, DType dtype, Precision precision, int n, int k) {
+void report(const KernelTable& table, ThreadPool& pool, DType dtype, Precision precision, int n, int k,
+            int64_t rotated_bytes) {
   const DTypeInfo& info = dtype_info(dtype);
   std::vector<float> values(static_cast<size_t>(n) * static_cast<size_t>(k));
   for (size_t i = 0; i < values.size(); ++i)
@@ -35,10 +34,10 @@ void report(const KernelTable& table, ThreadPool& pool, DType dtype, Precision p
   tensor.data = bytes.data();
   std::vector<Linear> copies;
   int64_t total = 0;
-  while (total < kRotatedBytes) {
+  do {
     copies.emplace_back().append(pack_matrix(tensor, {}, precision, pool));
     total += copies.back().num_bytes();
-  }
+  } while (total < rotated_bytes);
   std::printf("%-6s %-5s", info.name,
               precision == Precision::kFast   ? "fast"
               : precision == Precision::kBf16 ? "bf16"
@@ -71,16 +70,17 @@ int main(int argc, char** argv) {
   try {
     const KernelTable& table = table_for(argc > 1 ? argv[1] : "");
     const int n = argc > 3 ? std::atoi(argv[2]) : 1536, k = argc > 3 ? std::atoi(argv[3]) : 576;
+    const int64_t rotated = int64_t{argc > 4 ? std::atoi(argv[4]) : 300} << 20;
     ThreadPool pool(1);
     std::printf("%s, %d outputs, %d inputs; Gop/s of one thread, CPU time\n", table.name, n, k);
     for (const DType dtype : {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0})
-      report(table, pool, dtype, Precision::kFast, n, k);
+      report(table, pool, dtype, Precision::kFast, n, k, rotated);
     if (k % 256 == 0) {
       for (const DType dtype : {DType::kQ4_K, DType::kQ6_K})
-        report(table, pool, dtype, Precision::kFast, n, k);
+        report(table, pool, dtype, Precision::kFast, n, k, rotated);
     }
-    report(table, pool, DType::kBF16, Precision::kBf16, n, k);
-    report(table, pool, DType::kF32, Precision::kFp32, n, k);
+    report(table, pool, DType::kBF16, Precision::kBf16, n, k, rotated);
+    report(table, pool, DType::kF32, Precision::kFp32, n, k, rotated);
   } catch (const Error& e) {
     std::fprintf(stderr, "%s\n", e.what());
     return 1;

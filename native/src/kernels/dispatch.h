@@ -8,10 +8,10 @@
 
 namespace deepinfer::kernels {
 
-// Names of the levels that this build has and this CPU can run, slowest first.
+// Names of the levels that this build has and this CPU can run, simplest first.
 std::vector<std::string> available_levels();
 
-// The best level, or the one named by the environment variable DEEPINFER_ISA.
+// The fastest level here, or the one named by the environment variable DEEPINFER_ISA.
 std::string default_level();
 
 // `name`: a level, or empty for default_level(). Throws Error{kUnsupported} naming the levels there are.

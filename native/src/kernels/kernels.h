@@ -59,7 +59,7 @@ struct ActivationView {
   int num_rows = 0;
   int k = 0;
   int num_tiles = 0;       // tile t has num_rows / num_tiles rows, the first num_rows % num_tiles one more
-  void* values = nullptr;  // [num_rows * k] int8, bf16 or fp32
+  void* values = nullptr;  // [num_rows * k] int8, fp32, or bf16 in as many bytes as the level likes
   // kInt8 only, [k / 32][rows of the tile] per tile, tile at first_row * (k / 32):
   float* scale = nullptr;
   float* scaled_sum = nullptr;       // scale * sum of the block's codes

@@ -55,7 +55,7 @@ void Activations::begin(int num_rows, const Linear& linear) {
   for (int i = 0; i < kNumArithmetics; ++i) {
     if (!active_[i]) continue;
     const auto arithmetic = static_cast<Arithmetic>(i);
-    const int64_t value_bytes = arithmetic == Arithmetic::kInt8 ? 1 : arithmetic == Arithmetic::kBf16 ? 2 : 4;
+    const int64_t value_bytes = arithmetic == Arithmetic::kInt8 ? 1 : 4;
     const int64_t values = align64(int64_t{max_rows_} * max_k_ * value_bytes);
     const int64_t scales = align64(int64_t{max_rows_} * (max_k_ / kBlock) * 4);
     const bool has_scales = arithmetic == Arithmetic::kInt8;

@@ -121,6 +121,7 @@ DI_INLINE void attend_tile(QueryGroup<kCount>& group, const AttendArgs& args, co
   const auto* keys = reinterpret_cast<const Value*>(block_head) +
                      static_cast<int64_t>(slot / kTileTokens) * dim * kTileTokens;
   f32x16 even[kCount], odd[kCount];
+#pragma GCC unroll 8
   for (int q = 0; q < kCount; ++q) even[q] = odd[q] = f_zero();
   for (int d = 0; d < dim; d += 2) {
     const f32x16 k_even = Cached<T>::load(keys + d * kTileTokens);
@@ -137,6 +138,7 @@ DI_INLINE void attend_tile(QueryGroup<kCount>& group, const AttendArgs& args, co
     key_scale = f_load(reinterpret_cast<const float*>(block_head + args.layout.key_scale_offset) + slot);
     value_scales = reinterpret_cast<const float*>(block_head + args.layout.value_scale_offset) + slot;
   }
+#pragma GCC unroll 8
   for (int q = 0; q < kCount; ++q) {
     f32x16 scores = f_add(even[q], odd[q]);
     if constexpr (T == KvType::kI8) scores = f_mul(scores, key_scale);
@@ -148,6 +150,7 @@ DI_INLINE void attend_tile(QueryGroup<kCount>& group, const AttendArgs& args, co
   const int num_tokens = args.end - position < kTileTokens ? args.end - position : kTileTokens;
   for (int d = 0; d < dim; d += kLanes) {
     f32x16 acc[kCount];
+#pragma GCC unroll 8
     for (int q = 0; q < kCount; ++q) {
       acc[q] = f_mul(f_load(group.sums[d / kLanes][q]), f_set1(group.correction[q]));
     }
@@ -156,6 +159,7 @@ DI_INLINE void attend_tile(QueryGroup<kCount>& group, const AttendArgs& args, co
 #pragma GCC unroll 8
       for (int q = 0; q < kCount; ++q) acc[q] = f_fma(f_set1(group.weights[q][t]), v, acc[q]);
     }
+#pragma GCC unroll 8
     for (int q = 0; q < kCount; ++q) f_store(group.sums[d / kLanes][q], acc[q]);
   }
 }
@@ -164,6 +168,7 @@ template <KvType T, int kCount>
 static void attend_group(const AttendArgs& args) {
   const int dim = args.layout.head_dim, block_tokens = args.layout.block_tokens;
   QueryGroup<kCount> group;
+#pragma GCC unroll 8
   for (int q = 0; q < kCount; ++q) {
     for (int d = 0; d < dim; ++d) group.query[d][q] = args.queries[q][d];
     for (int d = 0; d < dim; d += kLanes) f_store(group.sums[d / kLanes][q], f_zero());
@@ -174,6 +179,7 @@ static void attend_group(const AttendArgs& args) {
     const std::byte* block_head = args.cache + args.blocks[position / block_tokens] * args.block_stride;
     attend_tile<T, kCount>(group, args, block_head, position % block_tokens, position);
   }
+#pragma GCC unroll 8
   for (int q = 0; q < kCount; ++q) {
     for (int d = 0; d < dim; d += kLanes) f_store(args.sums + q * dim + d, f_load(group.sums[d / kLanes][q]));
     args.maxima[q] = group.maximum[q];

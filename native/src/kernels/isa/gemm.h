@@ -45,7 +45,7 @@ static Int8Tile int8_tile(const ActivationView& a, TileRange range) {
 // Tables indexed by rows - 1, filled for the tile sizes that this level uses.
 using DirectFn = void (*)(const Int8Tile&, const std::byte*, float, float*, int64_t, int, bool);
 using PanelFn = void (*)(const Int8Tile&, const std::byte*, int64_t, float*, int64_t, int, bool);
-using Bf16Fn = void (*)(const uint16_t*, const std::byte*, int64_t, int, float*, int64_t, int, bool);
+using Bf16Fn = void (*)(const pair_value*, const std::byte*, int64_t, int, float*, int64_t, int, bool);
 using Fp32Fn = void (*)(const float*, const std::byte*, int64_t, int, float*, int64_t, int, bool);
 
 template <PackFormat F, int kRows>
@@ -191,7 +191,7 @@ static void gemm(const ActivationView& a, const PackedView& w, int panel_begin, 
     case PackFormat::kByteSub16:
       return gemm_int8<PackFormat::kByteSub16>(a, w, panel_begin, panel_end, out, scratch);
     case PackFormat::kPairBf16:
-      return gemm_float<uint16_t>(a, w, panel_begin, panel_end, out, kBf16Table<kPanels>, kBf16Table<1>);
+      return gemm_float<pair_value>(a, w, panel_begin, panel_end, out, kBf16Table<kPanels>, kBf16Table<1>);
     case PackFormat::kF32:
       return gemm_float<float>(a, w, panel_begin, panel_end, out, kFp32Table<kPanels>, kFp32Table<1>);
   }

@@ -30,7 +30,7 @@ struct Int8Format {
   static constexpr bool kNibbles =
       F == PackFormat::kNibbleD16 || F == PackFormat::kNibbleDM16 || F == PackFormat::kNibbleDM32;
   static constexpr bool kSub16 = F == PackFormat::kByteSub16;
-  static constexpr bool kWide = F == PackFormat::kByteD16;  // codes up to 255
+  static constexpr bool kWide = kSplitsWide && F == PackFormat::kByteD16;  // codes up to 255
   static constexpr int kCodeBytes = kNibbles ? 256 : 512;
   static constexpr bool kOnlyD = F == PackFormat::kNibbleD16 || F == PackFormat::kByteD16;
   static constexpr bool kHalfScales = kOnlyD || F == PackFormat::kNibbleDM16 || F == PackFormat::kByteDM16;
@@ -108,6 +108,7 @@ void int8_direct(const Int8Tile& tile, const std::byte* panel, float offset, flo
   constexpr int kAhead = 2048;  // bytes
   const f32x16 minus_offset = f_set1(-offset);
   f32x16 acc[kRows];
+#pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) acc[r] = f_zero();
   const int8_t* a = tile.codes;
   for (int b = 0; b < tile.num_blocks; ++b, a += kBlock * kRows, panel += Format::kBytes) {
@@ -115,6 +116,7 @@ void int8_direct(const Int8Tile& tile, const std::byte* panel, float offset, flo
     u8x64 codes[8];
     load_codes<F>(panel, codes);
     const Scales scales = load_scales<F>(panel, minus_offset);
+#pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       i32x16 low = i_zero(), high = i_zero();
       for (int g = 0; g < 4; ++g) {
@@ -124,6 +126,7 @@ void int8_direct(const Int8Tile& tile, const std::byte* panel, float offset, flo
       acc[r] = add_block<Format::kSub16>(acc[r], low, high, scales, tile, b * kRows + r);
     }
   }
+#pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) store_columns(y + r * stride, acc[r], columns, accumulate);
 }
 
@@ -157,30 +160,38 @@ template <bool kSub16, bool kWide, int kRows, int kPanelsWide>
 void int8_panel(const Int8Tile& tile, const std::byte* expanded, int64_t panel_step, float* y, int64_t stride,
                 int columns, bool accumulate) {
   f32x16 acc[kRows][kPanelsWide];
+#pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
     for (int p = 0; p < kPanelsWide; ++p) acc[r][p] = f_zero();
   }
   const int8_t* a = tile.codes;
   for (int b = 0; b < tile.num_blocks; ++b, a += kBlock * kRows, expanded += kExpandedBytes<kSub16>) {
     i32x16 sums[kSub16 ? 2 : 1][kRows][kPanelsWide];
+#pragma GCC unroll 8
     for (int half = 0; half < (kSub16 ? 2 : 1); ++half) {
+#pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
         for (int p = 0; p < kPanelsWide; ++p) sums[half][r][p] = i_zero();
       }
     }
 #pragma GCC unroll 8
     for (int g = 0; g < 8; ++g) {
       u8x64 codes[kPanelsWide];
+#pragma GCC unroll 8
       for (int p = 0; p < kPanelsWide; ++p) codes[p] = b_load(expanded + p * panel_step + 64 * g);
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
         const byte_quad quad = quad_load(a + (g * kRows + r) * 4);
+#pragma GCC unroll 8
         for (int p = 0; p < kPanelsWide; ++p) {
           i32x16& sum = sums[kSub16 ? g / 4 : 0][r][p];
           sum = dot<kWide>(sum, codes[p], quad);
         }
       }
     }
+#pragma GCC unroll 8
     for (int p = 0; p < kPanelsWide; ++p) {
       const auto* floats = reinterpret_cast<const float*>(expanded + p * panel_step + 512);
       Scales s{};
@@ -197,7 +208,9 @@ void int8_panel(const Int8Tile& tile, const std::byte* expanded, int64_t panel_s
       }
     }
   }
+#pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
     for (int p = 0; p < kPanelsWide; ++p) {
       store_columns(y + r * stride + p * kLanes, acc[r][p], columns - p * kLanes, accumulate);
     }

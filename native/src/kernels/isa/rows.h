@@ -74,7 +74,7 @@ struct CodeScale {
 };
 DI_INLINE CodeScale code_scale(float largest) {
   if (largest < 1e-30f) return {0.0f, 0.0f};
-  return {largest / 127.0f, 127.0f / largest};
+  return {largest * 0x1.020408p-7f, 127.0f / largest};  // 1 / 127
 }
 
 static void prepare_int8(const float* x, TileRange tile, int row, const ActivationView& a) {
@@ -87,11 +87,10 @@ static void prepare_int8(const float* x, TileRange tile, int row, const Activati
     const i32x16 low_codes = f_round(f_mul(low, f_set1(s.inverse)));
     const i32x16 high_codes = f_round(f_mul(high, f_set1(s.inverse)));
     int8_t block[kBlock];
-    i_store_i8(block, low_codes);
-    i_store_i8(block + kLanes, high_codes);
+    int32_t low_sum, high_sum;
+    store_codes(block, low_codes, high_codes, &low_sum, &high_sum);
     int8_t* to = codes + (static_cast<int64_t>(b) * kBlock * tile.num_rows) + in_tile * 4;
     for (int g = 0; g < 8; ++g) memcpy(to + g * 4 * tile.num_rows, block + 4 * g, 4);
-    const int32_t low_sum = i_sum(low_codes), high_sum = i_sum(high_codes);
     const int64_t at = scales_at + static_cast<int64_t>(b) * tile.num_rows;
     a.scale[at] = s.scale;
     a.scaled_sum[at] = s.scale * static_cast<float>(low_sum + high_sum);
@@ -100,14 +99,18 @@ static void prepare_int8(const float* x, TileRange tile, int row, const Activati
   }
 }
 
+DI_INLINE void set_pair_value(uint16_t* to, uint16_t half) { *to = half; }
+DI_INLINE void set_pair_value(float* to, uint16_t half) { *to = bf16_to_float(half); }
+
 static void prepare_bf16(const float* x, TileRange tile, int row, const ActivationView& a) {
-  auto* values = static_cast<uint16_t*>(a.values) + static_cast<int64_t>(tile.first_row) * a.k;
-  uint16_t* to = values + 2 * (row - tile.first_row);
+  auto* values = static_cast<pair_value*>(a.values) + static_cast<int64_t>(tile.first_row) * a.k;
+  pair_value* to = values + 2 * (row - tile.first_row);
   for (int i = 0; i < a.k; i += kLanes) {
     uint16_t halves[kLanes];
     f_store_bf16(halves, f_load(x + i));
-    for (int pair = 0; pair < kLanes / 2; ++pair) {
-      memcpy(to + static_cast<int64_t>(i / 2 + pair) * 2 * tile.num_rows, halves + 2 * pair, 4);
+    for (int pair = 0; pair < kLanes / 2; ++pair, to += 2 * tile.num_rows) {
+      set_pair_value(to, halves[2 * pair]);
+      set_pair_value(to + 1, halves[2 * pair + 1]);
     }
   }
 }

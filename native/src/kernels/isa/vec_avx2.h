@@ -113,16 +113,24 @@ DI_INLINE i32x16 i_add(i32x16 a, i32x16 b) {
   return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)};
 }
 DI_INLINE f32x16 i_to_f32(i32x16 a) { return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)}; }
-DI_INLINE int32_t i_sum(i32x16 a) {
-  const __m256i s8 = _mm256_add_epi32(a.lo, a.hi);
-  __m128i s4 = _mm_add_epi32(_mm256_castsi256_si128(s8), _mm256_extracti128_si256(s8, 1));
-  s4 = _mm_add_epi32(s4, _mm_shuffle_epi32(s4, 0x4e));
-  return _mm_cvtsi128_si32(_mm_add_epi32(s4, _mm_shuffle_epi32(s4, 0xb1)));
-}
 DI_INLINE void i_store_i8(int8_t* p, i32x16 a) {
   const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(a.lo, a.hi), 0xd8);
   const __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
+}
+
+// The sums come from the register: reading the bytes back would wait for their store.
+DI_INLINE void store_codes(int8_t* p, i32x16 first, i32x16 last, int32_t* first_sum, int32_t* last_sum) {
+  const __m256i low16 = _mm256_permute4x64_epi64(_mm256_packs_epi32(first.lo, first.hi), 0xd8);
+  const __m256i high16 = _mm256_permute4x64_epi64(_mm256_packs_epi32(last.lo, last.hi), 0xd8);
+  const __m256i codes = _mm256_permute4x64_epi64(_mm256_packs_epi16(low16, high16), 0xd8);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), codes);
+  // Bytes made unsigned, then summed by eights.
+  const __m256i sums =
+      _mm256_sad_epu8(_mm256_xor_si256(codes, _mm256_set1_epi8(-128)), _mm256_setzero_si256());
+  const __m128i low = _mm256_castsi256_si128(sums), high = _mm256_extracti128_si256(sums, 1);
+  *first_sum = _mm_cvtsi128_si32(_mm_add_epi32(low, _mm_unpackhi_epi64(low, low))) - 16 * 128;
+  *last_sum = _mm_cvtsi128_si32(_mm_add_epi32(high, _mm_unpackhi_epi64(high, high))) - 16 * 128;
 }
 
 DI_INLINE u8x64 b_load(const std::byte* p) { return {load_256(p), load_256(p + 32)}; }
@@ -144,6 +152,7 @@ DI_INLINE byte_quad quad_load(const int8_t* p) {
   memcpy(&bits, p, sizeof bits);
   return {_mm256_set1_epi32(bits)};
 }
+constexpr bool kSplitsWide = true;
 template <bool kWide>
 DI_INLINE __m256i dot_half(__m256i acc, __m256i w, __m256i a) {
   // Pairs fit 16 bits as long as codes stay below 128, so wide codes are split at the top bit.
@@ -161,9 +170,8 @@ DI_INLINE i32x16 dot(i32x16 acc, u8x64 w, byte_quad a) {
 }
 
 DI_INLINE bf16x32 h_load(const std::byte* p) { return {load_256(p), load_256(p + 32)}; }
-DI_INLINE half_pair pair_load(const uint16_t* p) {
-  return {_mm256_set1_ps(bf16_to_float(p[0])), _mm256_set1_ps(bf16_to_float(p[1]))};
-}
+using pair_value = float;
+DI_INLINE half_pair pair_load(const pair_value* p) { return {_mm256_set1_ps(p[0]), _mm256_set1_ps(p[1])}; }
 DI_INLINE __m256 dot_bf16_half(__m256 acc, __m256i w, half_pair a) {
   const __m256 odd =
       _mm256_castsi256_ps(_mm256_and_si256(w, _mm256_set1_epi32(static_cast<int>(0xffff0000))));

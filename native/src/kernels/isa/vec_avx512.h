@@ -87,9 +87,20 @@ DI_INLINE f32x16 f_scale2(f32x16 a, i32x16 n) {
 DI_INLINE i32x16 i_zero() { return {_mm512_setzero_si512()}; }
 DI_INLINE i32x16 i_add(i32x16 a, i32x16 b) { return {_mm512_add_epi32(a.v, b.v)}; }
 DI_INLINE f32x16 i_to_f32(i32x16 a) { return {_mm512_cvtepi32_ps(a.v)}; }
-DI_INLINE int32_t i_sum(i32x16 a) { return _mm512_reduce_add_epi32(a.v); }  // exact in any order
 DI_INLINE void i_store_i8(int8_t* p, i32x16 a) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a.v));
+}
+
+// The sums come from the register: reading the bytes back would wait for their store.
+DI_INLINE void store_codes(int8_t* p, i32x16 first, i32x16 last, int32_t* first_sum, int32_t* last_sum) {
+  const __m256i codes = _mm256_set_m128i(_mm512_cvtepi32_epi8(last.v), _mm512_cvtepi32_epi8(first.v));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), codes);
+  // Bytes made unsigned, then summed by eights.
+  const __m256i sums =
+      _mm256_sad_epu8(_mm256_xor_si256(codes, _mm256_set1_epi8(-128)), _mm256_setzero_si256());
+  const __m128i low = _mm256_castsi256_si128(sums), high = _mm256_extracti128_si256(sums, 1);
+  *first_sum = _mm_cvtsi128_si32(_mm_add_epi32(low, _mm_unpackhi_epi64(low, low))) - 16 * 128;
+  *last_sum = _mm_cvtsi128_si32(_mm_add_epi32(high, _mm_unpackhi_epi64(high, high))) - 16 * 128;
 }
 
 DI_INLINE u8x64 b_load(const std::byte* p) { return {_mm512_loadu_si512(p)}; }
@@ -105,6 +116,7 @@ DI_INLINE byte_quad quad_load(const int8_t* p) {
 }
 
 #if defined(__AVX512VNNI__)
+constexpr bool kSplitsWide = false;
 template <bool kWide>
 DI_INLINE i32x16 dot(i32x16 acc, u8x64 w, byte_quad a) {
   // As assembly, so that the broadcast stays in a register and the sum is not moved about.
@@ -112,6 +124,7 @@ DI_INLINE i32x16 dot(i32x16 acc, u8x64 w, byte_quad a) {
   return acc;
 }
 #else
+constexpr bool kSplitsWide = true;
 template <bool kWide>
 DI_INLINE i32x16 dot(i32x16 acc, u8x64 w, byte_quad a) {
   // Pairs fit 16 bits as long as codes stay below 128, so wide codes are split at the top bit.
@@ -131,7 +144,8 @@ DI_INLINE bf16x32 h_load(const std::byte* p) { return {_mm512_loadu_si512(p)}; }
 struct half_pair {
   __m512i v;
 };
-DI_INLINE half_pair pair_load(const uint16_t* p) {
+using pair_value = uint16_t;
+DI_INLINE half_pair pair_load(const pair_value* p) {
   int32_t bits;
   memcpy(&bits, p, sizeof bits);
   return {_mm512_set1_epi32(bits)};
@@ -144,9 +158,8 @@ DI_INLINE f32x16 dot_bf16(f32x16 acc, bf16x32 w, half_pair a) {
 struct half_pair {
   __m512 even, odd;
 };
-DI_INLINE half_pair pair_load(const uint16_t* p) {
-  return {_mm512_set1_ps(bf16_to_float(p[0])), _mm512_set1_ps(bf16_to_float(p[1]))};
-}
+using pair_value = float;
+DI_INLINE half_pair pair_load(const pair_value* p) { return {_mm512_set1_ps(p[0]), _mm512_set1_ps(p[1])}; }
 DI_INLINE f32x16 dot_bf16(f32x16 acc, bf16x32 w, half_pair a) {
   const __m512 odd =
       _mm512_castsi512_ps(_mm512_and_si512(w.v, _mm512_set1_epi32(static_cast<int>(0xffff0000))));

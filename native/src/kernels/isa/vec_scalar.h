@@ -124,13 +124,19 @@ DI_INLINE f32x16 i_to_f32(i32x16 a) {
   DI_LANES r.lane[i] = static_cast<float>(a.lane[i]);
   return r;
 }
-DI_INLINE int32_t i_sum(i32x16 a) {
-  int32_t sum = 0;
-  DI_LANES sum += a.lane[i];
-  return sum;
-}
 DI_INLINE void i_store_i8(int8_t* p, i32x16 a) {  // values fit
   DI_LANES p[i] = static_cast<int8_t>(a.lane[i]);
+}
+
+// Stores 32 codes (values fit) and sums the first and the last 16 of them.
+DI_INLINE void store_codes(int8_t* p, i32x16 first, i32x16 last, int32_t* first_sum, int32_t* last_sum) {
+  *first_sum = *last_sum = 0;
+  DI_LANES {
+    *first_sum += first.lane[i];
+    *last_sum += last.lane[i];
+  }
+  i_store_i8(p, first);
+  i_store_i8(p + 16, last);
 }
 
 DI_INLINE u8x64 b_load(const std::byte* p) {
@@ -149,6 +155,7 @@ DI_INLINE u8x64 b_high_nibbles(u8x64 a) {
 }
 DI_INLINE byte_quad quad_load(const int8_t* p) { return {{p[0], p[1], p[2], p[3]}}; }
 // acc += sum over t of w[column, t] * a[t], exact. kWide: codes of w may exceed 127.
+constexpr bool kSplitsWide = false;  // whether dot<true> differs from dot<false>
 template <bool kWide>
 DI_INLINE i32x16 dot(i32x16 acc, u8x64 w, byte_quad a) {
   for (int c = 0; c < 16; ++c) {
@@ -162,7 +169,8 @@ DI_INLINE bf16x32 h_load(const std::byte* p) {
   memcpy(&r, p, sizeof r);
   return r;
 }
-DI_INLINE half_pair pair_load(const uint16_t* p) { return {bf16_to_float(p[0]), bf16_to_float(p[1])}; }
+using pair_value = float;  // how bf16 activations are kept: rounded to bf16, in the width that loads fastest
+DI_INLINE half_pair pair_load(const pair_value* p) { return {p[0], p[1]}; }
 DI_INLINE f32x16 dot_bf16(f32x16 acc, bf16x32 w, half_pair a) {
   DI_LANES {
     acc.lane[i] = __builtin_fmaf(bf16_to_float(w.half[2 * i + 1]), a.odd, acc.lane[i]);

@@ -13,6 +13,8 @@ namespace {
 
 constexpr int kLogitRows = 64;  // rows of logits handed out at once
 constexpr int kRowGrain = 4;    // rows of small work that are not worth another thread
+constexpr int kStripRows =
+    128;  // rows taken through a layer's matrices together: what they write stays in cache
 
 class Llama final : public Model {
  public:
@@ -56,12 +58,12 @@ class Llama final : public Model {
     residual_ = floats(rows * shape_.dim);
     qkv_ = floats(rows * qkv_width());
     attended_ = floats(rows * shape_.query_width());
-    gate_up_ = floats(rows * 2 * shape_.hidden_dim);
+    gate_up_ = floats(std::min<int64_t>(rows, kStripRows) * 2 * shape_.hidden_dim);
     angles_ = floats(rows * shape_.head_dim);
     logits_ = floats(int64_t{kLogitRows} * shape_.vocab_size);
     row_ = floats(int64_t{pool_.num_threads()} * max_width());
-    activations_ =
-        std::make_unique<kernels::Activations>(kernels_, std::max(max_tokens, kLogitRows), max_width());
+    activations_ = std::make_unique<kernels::Activations>(
+        kernels_, std::max(std::min(max_tokens, kStripRows), kLogitRows), max_width());
   }
 
   void forward(const Batch& batch, std::span<const CacheMemory> caches, LogitsSink& sink) override {
@@ -73,8 +75,13 @@ class Llama final : public Model {
     const int64_t plane_bytes = caches[0].num_blocks * attention_.layer_block_bytes();
     for (int i = 0; i < shape_.num_layers; ++i) {
       const Layer& layer = weights_.layers[static_cast<size_t>(i)];
-      attend(layer, caches[0].data + i * plane_bytes, num_tokens);
-      feed_forward(layer, num_tokens);
+      std::byte* cache = caches[0].data + i * plane_bytes;
+      for (const Strip strip : strips(num_tokens)) project_and_store(layer, cache, strip);
+      attention_.run(cache, floats(qkv_), qkv_width(), floats(attended_), shape_.query_width());
+      for (const Strip strip : strips(num_tokens)) {
+        attention_output(layer, strip);
+        feed_forward(layer, strip);
+      }
     }
     hand_out_logits(batch, sink);
   }
@@ -109,25 +116,37 @@ class Llama final : public Model {
     });
   }
 
+  float* qkv(int row) const { return floats(qkv_) + int64_t{row} * qkv_width(); }
   float* residual(int row) const { return floats(residual_) + int64_t{row} * shape_.dim; }
 
+  struct Strip {
+    int first, count;  // rows of the batch
+  };
+  static std::vector<Strip> strips(int num_rows) {
+    std::vector<Strip> all;
+    for (int first = 0; first < num_rows; first += kStripRows) {
+      all.push_back({first, std::min(kStripRows, num_rows - first)});
+    }
+    return all;
+  }
+
   // activations <- norm(residual rows), ready for `linear`.
-  void normalise(const std::vector<float>& weight, const kernels::Linear& linear, int num_rows) {
-    activations_->begin(num_rows, linear);
-    pool_.parallel_for(num_rows, kRowGrain, [&](int row, int worker) {
+  void normalise(const std::vector<float>& weight, const kernels::Linear& linear, Strip strip) {
+    activations_->begin(strip.count, linear);
+    pool_.parallel_for(strip.count, kRowGrain, [&](int row, int worker) {
       float* values = worker_row(worker);
-      kernels_.rms_norm(residual(row), weight.data(), shape_.norm_epsilon, shape_.dim, values);
+      kernels_.rms_norm(residual(strip.first + row), weight.data(), shape_.norm_epsilon, shape_.dim, values);
       activations_->set_row(row, values);
     });
   }
 
-  void attend(const Layer& layer, std::byte* cache, int num_tokens) {
-    normalise(layer.attention_norm, layer.query_key_value, num_tokens);
-    multiplier_.run(layer.query_key_value, *activations_, {floats(qkv_), qkv_width(), false});
-
+  void project_and_store(const Layer& layer, std::byte* cache, Strip strip) {
+    normalise(layer.attention_norm, layer.query_key_value, strip);
+    multiplier_.run(layer.query_key_value, *activations_, {qkv(strip.first), qkv_width(), false});
     const float query_scale = 1.0f / std::sqrt(static_cast<float>(shape_.head_dim));
-    pool_.parallel_for(num_tokens, kRowGrain, [&](int t, int) {
-      float* queries = floats(qkv_) + int64_t{t} * qkv_width();
+    pool_.parallel_for(strip.count, kRowGrain, [&](int row, int) {
+      const int t = strip.first + row;
+      float* queries = qkv(t);
       float* keys = queries + shape_.query_width();
       const float* cosines = floats(angles_) + int64_t{t} * shape_.head_dim;
       const float* sines = cosines + shape_.head_dim / 2;
@@ -135,26 +154,27 @@ class Llama final : public Model {
       kernels_.rope(keys, shape_.num_kv_heads, shape_.head_dim, cosines, sines, 1.0f);
       attention_.store(cache, t, keys, keys + shape_.kv_width());
     });
-    attention_.run(cache, floats(qkv_), qkv_width(), floats(attended_), shape_.query_width());
-
-    activations_->begin(num_tokens, layer.attention_output);
-    pool_.parallel_for(num_tokens, kRowGrain, [&](int row, int) {
-      activations_->set_row(row, floats(attended_) + int64_t{row} * shape_.query_width());
-    });
-    multiplier_.run(layer.attention_output, *activations_, {residual(0), shape_.dim, true});
   }
 
-  void feed_forward(const Layer& layer, int num_tokens) {
-    normalise(layer.feed_forward_norm, layer.gate_up, num_tokens);
+  void attention_output(const Layer& layer, Strip strip) {
+    activations_->begin(strip.count, layer.attention_output);
+    pool_.parallel_for(strip.count, kRowGrain, [&](int row, int) {
+      activations_->set_row(row, floats(attended_) + int64_t{strip.first + row} * shape_.query_width());
+    });
+    multiplier_.run(layer.attention_output, *activations_, {residual(strip.first), shape_.dim, true});
+  }
+
+  void feed_forward(const Layer& layer, Strip strip) {
+    normalise(layer.feed_forward_norm, layer.gate_up, strip);
     multiplier_.run(layer.gate_up, *activations_, {floats(gate_up_), 2 * shape_.hidden_dim, false});
-    activations_->begin(num_tokens, layer.down);
-    pool_.parallel_for(num_tokens, kRowGrain, [&](int row, int worker) {
+    activations_->begin(strip.count, layer.down);
+    pool_.parallel_for(strip.count, kRowGrain, [&](int row, int worker) {
       const float* gate = floats(gate_up_) + int64_t{row} * 2 * shape_.hidden_dim;
       float* values = worker_row(worker);
       kernels_.swiglu(gate, gate + shape_.hidden_dim, shape_.hidden_dim, values);
       activations_->set_row(row, values);
     });
-    multiplier_.run(layer.down, *activations_, {residual(0), shape_.dim, true});
+    multiplier_.run(layer.down, *activations_, {residual(strip.first), shape_.dim, true});
   }
 
   void hand_out_logits(const Batch& batch, LogitsSink& sink) {
@@ -187,7 +207,7 @@ class Llama final : public Model {
   Pages residual_;  // [max_tokens, dim]
   Pages qkv_;       // [max_tokens, qkv_width]
   Pages attended_;  // [max_tokens, query_width]
-  Pages gate_up_;   // [max_tokens, 2 * hidden_dim]
+  Pages gate_up_;   // [kStripRows, 2 * hidden_dim]
   Pages angles_;    // [max_tokens, 2, head_dim / 2] cosines, sines
   Pages logits_;    // [kLogitRows, vocab_size]
   Pages row_;       // [num_threads, max_width]

@@ -5,6 +5,7 @@
 
 #include "deepinfer/status.h"
 #include "kernels/formats/formats.h"
+#include "models/metadata.h"
 
 namespace deepinfer::models::llama {
 namespace {
@@ -52,7 +53,8 @@ class Loader {
     for (int i = 0; i < shape_.num_layers; ++i)
       weights.layers.push_back(layer(names_.layer_prefix + std::to_string(i) + "."));
     weights.final_norm = norm(names_.final_norm);
-    const bool tied = file_.find(names_.head) == nullptr;
+    const bool says_untied = !Metadata(file_).flag_or("tie_word_embeddings", true);
+    const bool tied = file_.find(names_.head) == nullptr && !says_untied;
     add(weights.head, tied ? names_.embedding : names_.head, shape_.vocab_size, shape_.dim);
     refuse_leftovers();
     for (const TensorInfo& tensor : file_.tensors()) {
