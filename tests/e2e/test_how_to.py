@@ -1,0 +1,44 @@
+"""The commands of the how-to page on one's own data work as they stand."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.runs import ROOT, TIMEOUT_S, environment, parse_rows, write_rows
+
+PAGE = ROOT / "docs" / "how-to" / "run-your-data.md"
+
+
+def test_the_page_runs(tmp_path: Path) -> None:
+    rows = [
+        {"question": f"Why is the sky {color}?", "topic": "light"}
+        for color in ("blue", "red", "green", "dark")
+    ]
+    write_rows(tmp_path / "questions.jsonl", rows)
+    tools = Path(sys.executable).parent  # where the command was installed
+    env = environment({"DEEPINFER_MODEL": "fake", "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"})
+    blocks = re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    assert len(blocks) >= 7
+    for block in blocks:
+        done = subprocess.run(
+            ["bash", "-e", "-c", block],
+            cwd=tmp_path,
+            env=env,
+            capture_output=True,
+            timeout=TIMEOUT_S,
+        )
+        assert done.returncode == 0, block + done.stderr.decode()
+
+    answers = parse_rows((tmp_path / "answers.jsonl").read_bytes())
+    assert [row["columns"] for row in answers] == [{"topic": "light"}] * 4
+    whole = parse_rows((tmp_path / "good.jsonl").read_bytes())
+    parts = [json.loads(line) for i in (0, 1) for line in (tmp_path / f"part{i}.jsonl").open()]
+    parts.sort(key=lambda row: row["index"])
+    assert [row["outputs"] for row in parts] == [row["outputs"] for row in whole]
+    (batch,) = parse_rows((tmp_path / "batch_output.jsonl").read_bytes())
+    assert batch["custom_id"] == "a" and batch["response"]["status_code"] == 200
