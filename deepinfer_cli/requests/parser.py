@@ -30,6 +30,7 @@ from deepinfer_cli.requests.types import (
 Warn = Callable[[str, str], None]  # (key that makes it once per run, sentence)
 _Raw = dict[str, bytes]
 
+_SOURCES = frozenset(("prompt", "prompt_token_ids", "messages"))
 _PROMPT = frozenset((*known.PROMPT_FIELDS, *known.TOOL_FIELDS))
 _SAMPLING = frozenset(known.SAMPLING_FIELDS)
 _CONSTRAINTS = frozenset(known.CONSTRAINT_FIELDS)
@@ -134,7 +135,7 @@ class RowParser:
         body, prefix = fields, ""
         try:
             id_json, key, first, generated = self._row_id(raw, fields)
-            if "body" in fields and ("url" in fields or "method" in fields):
+            if self._is_envelope(fields):
                 if generated:
                     warnings = (*warnings, "generated_id")
                 url = self._envelope_url(fields)
@@ -383,6 +384,16 @@ class RowParser:
         values["messages" if is_messages else "prompt"] = value
 
     # ---- OpenAI envelopes ----------------------------------------------------------------------------------
+
+    def _is_envelope(self, fields: _Raw) -> bool:
+        """An OpenAI batch line, or what was clearly meant as one. Somebody's own columns may be called `url`
+        and `body` too; where the prompt comes from columns, only an object counts as a body."""
+        body = fields.get("body")
+        if body is None:
+            return False
+        if self._template is not None or self._rules.prompt_field is not None:
+            return body[:1] == b"{" and "url" in fields
+        return "url" in fields or "method" in fields or (body[:1] == b"{" and _SOURCES.isdisjoint(fields))
 
     def _envelope_url(self, fields: _Raw) -> str:
         method = decode_value(fields.get("method", b"null"), "method")

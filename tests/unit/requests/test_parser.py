@@ -392,6 +392,17 @@ def test_envelopes() -> None:
     assert Parsing().error({**envelope(), "body": 3}) == ("bad_param", "body")
 
 
+def test_what_counts_as_an_envelope() -> None:
+    page = {"url": "https://example.org/", "body": "text of a page", "title": "t"}
+    row = Parsing(template_text="{{ title }}: {{ body }}").ok(page)
+    assert row.prompt.text == "t: text of a page" and row.identity.envelope_url is None
+    assert Parsing(prompt_field="body").ok(page).prompt.text == "text of a page"
+    assert Parsing().error(page) == ("bad_param", "url")
+    assert Parsing().error({"custom_id": "c", "body": {"prompt": "x"}}) == ("bad_param", "url")
+    assert Parsing().ok({"prompt": "x", "body": {"a": 1}}).prompt.text == "x"
+    assert Parsing(prompt_field="q").ok(envelope(messages=user())).identity.envelope_url is not None
+
+
 def test_model_mismatch() -> None:
     parse = Parsing(model_name="small")
     for name in ("big", "big", "small"):
