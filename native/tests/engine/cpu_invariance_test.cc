@@ -11,6 +11,7 @@
 #include "executor/cpu_executor.h"
 #include "kernels/dispatch.h"
 #include "support/pairwise.h"
+#include "support/sanitized.h"
 #include "support/tiny_llama.h"
 #include "testing.h"
 
@@ -170,8 +171,9 @@ TEST(no_schedule_changes_a_bit) {
   int num_wrong = 0;
   const char* grid = std::getenv("DEEPINFER_TEST_GRID");
   if (grid == nullptr) {
-    for (const Combination& c : pairwise_cover(sizes))
-      num_wrong += !check(model_of(c, levels), schedule_of(c));
+    const std::vector<Combination> cover = pairwise_cover(sizes);
+    for (size_t i = 0; i < cover.size(); i += kIsSanitized ? 9 : 1)
+      num_wrong += !check(model_of(cover[i], levels), schedule_of(cover[i]));
   } else {
     int64_t num_cells = 1;
     for (const int size : sizes) num_cells *= size;

@@ -8,6 +8,7 @@
 #include "engine/naive_engine.h"
 #include "engine/random_requests.h"
 #include "executor/fake_executor.h"
+#include "support/sanitized.h"
 #include "testing.h"
 
 using namespace deepinfer;
@@ -137,7 +138,9 @@ bool check_schedule(uint64_t seed) {
 // DEEPINFER_TEST_ROUNDS: more schedules for long runs.
 TEST(any_schedule_gives_the_naive_answers) {
   const char* rounds = std::getenv("DEEPINFER_TEST_ROUNDS");
-  const uint64_t num_schedules = rounds != nullptr ? std::strtoull(rounds, nullptr, 10) : 1500;
+  const uint64_t num_schedules = rounds != nullptr ? std::strtoull(rounds, nullptr, 10)
+                                 : kIsSanitized    ? 150
+                                                   : 1500;
   int num_wrong = 0;
   for (uint64_t seed = 0; seed < num_schedules && num_wrong < 3; ++seed)
     if (!check_schedule(seed)) {

@@ -7,6 +7,7 @@
 
 #include "deepinfer/sampling.h"
 #include "sampler/reference_sampler.h"
+#include "support/sanitized.h"
 #include "testing.h"
 
 using namespace deepinfer;
@@ -47,6 +48,7 @@ int32_t draw(const std::vector<float>& row, const SamplingParams& params, const 
 // Tokens with an expectation below 10 are counted together.
 void check_frequencies(const std::vector<float>& row, const SamplingParams& params, int num_draws,
                        uint64_t seed) {
+  if (testing::kIsSanitized) num_draws /= 5;
   const std::vector<double> p = exact_probabilities(row, params);
   std::vector<int> seen(row.size(), 0);
   for (int i = 0; i < num_draws; ++i) ++seen[static_cast<size_t>(draw(row, params, {seed, 0, i}))];
@@ -77,7 +79,7 @@ void check_independence(const std::function<NoiseKey(int)>& first,
                         const std::function<NoiseKey(int)>& second) {
   const std::vector<float> row = row_of(8, 5);
   const SamplingParams params;
-  constexpr int kDraws = 60000;
+  constexpr int kDraws = testing::kIsSanitized ? 12000 : 60000;
   const std::vector<double> p = exact_probabilities(row, params);
   std::vector<int> seen(64, 0);
   for (int i = 0; i < kDraws; ++i)
