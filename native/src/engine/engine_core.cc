@@ -22,6 +22,12 @@ SchedulerConfig scheduler_config(const EngineConfig& config) {
   return {config.max_num_seqs, config.max_step_tokens, config.prefill_chunk, config.debug_preempt_every};
 }
 
+// What another attempt would only repeat.
+bool is_our_bug(const std::exception& e) {
+  const auto* error = dynamic_cast<const Error*>(&e);
+  return error != nullptr && error->code() == ErrorCode::kInternal;
+}
+
 }  // namespace
 
 EngineCore::EngineCore(Executor& executor, ThreadPool& pool, std::shared_ptr<const TokenTable> tokens,
@@ -115,7 +121,7 @@ bool EngineCore::execute(std::span<const ScheduledWork> work) {
   } catch (const std::exception& e) {
     for (const auto& [sequence, num_tokens] : work) {
       RequestState& request = *static_cast<Sample*>(sequence)->request;
-      if (!request.is_done) fail(request, e.what(), true);
+      if (!request.is_done) fail(request, e.what(), !is_our_bug(e));
     }
     if (++num_failed_steps_ >= kMaxFailedSteps) throw;
     return false;
