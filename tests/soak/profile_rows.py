@@ -1,6 +1,6 @@
 """Where the CPU time of a typical run goes: the native engine's threads, or rows, prompts and text in Python.
 
-    python -m tests.soak.profile_rows MODEL [--rows 2000] [--max-tokens 64] [--output FILE.json]
+    python -m tests.soak.profile_rows MODEL [--rows 2000] [--max-tokens 32] [--output FILE.json]
 
 The engine's loop runs in a thread named di-engine (with di-worker helpers): scheduling, the model, sampling
 and detokenising. Everything else is reading, parsing, rendering, tokenising and writing.
@@ -57,7 +57,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("model", type=Path)
     parser.add_argument("--rows", type=int, default=2000)
-    parser.add_argument("--max-tokens", type=int, default=64)
+    parser.add_argument("--max-tokens", type=int, default=32)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
@@ -86,6 +86,7 @@ def main() -> None:
         "num_rows": len(results),
         "num_prompt_tokens": prompt,
         "num_generated_tokens": generated,
+        "max_tokens": arguments.max_tokens,
         "num_threads": arguments.threads,
         "cpu_seconds": round(total, 2),
         "engine_cpu_seconds": round(engine, 2),
