@@ -100,7 +100,7 @@ def main() -> None:
     parser.add_argument("--precision", default="fast")
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
-    before = CpuClock.read()
+    about, before = machine(), CpuClock.read()
     results = []
     with (
         Worker("deepinfer", arguments.model, arguments.threads, arguments.precision) as ours,
@@ -117,7 +117,7 @@ def main() -> None:
     )
     record = {
         "what": "tokens per process CPU second; ratio = CPU seconds of llama.cpp / of deepinfer, same work",
-        "machine": machine(),
+        "machine": about,
         "model": arguments.model.name,
         "num_threads": arguments.threads,
         "precision": arguments.precision,

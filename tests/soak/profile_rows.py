@@ -66,7 +66,7 @@ def main() -> None:
         write_rows(rows, arguments.rows)
         command = deepinfer("run", rows, "-o", out, "--model", arguments.model, "--temperature", "0")
         command += ["--max-tokens", str(arguments.max_tokens), "--threads", str(arguments.threads)]
-        before = CpuClock.read()
+        about, before = machine(), CpuClock.read()
         seen = watch(command)
         load = Load.between(before, CpuClock.read())
         results = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
@@ -81,7 +81,7 @@ def main() -> None:
     print(f"tokens per CPU second: {(prompt + generated) / total:.0f}")
     record = {
         "what": "share of process CPU time outside the engine's threads, start-up included",
-        "machine": machine(),
+        "machine": about,
         "model": arguments.model.name,
         "num_rows": len(results),
         "num_prompt_tokens": prompt,

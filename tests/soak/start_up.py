@@ -47,7 +47,7 @@ def main() -> None:
         command += ["--temperature", "0", "--max-tokens", str(NUM_TOKENS), "--ignore-eos"]
         one_run(command)  # fills the page cache
         usage = json.loads(out.read_text(encoding="utf-8"))["usage"]
-        before = CpuClock.read()
+        about, before = machine(), CpuClock.read()
         runs = [one_run(command) for _ in range(arguments.repeats)]
         load = Load.between(before, CpuClock.read())
     wall, cpu = ([run[part] for run in runs] for part in (0, 1))
@@ -58,7 +58,7 @@ def main() -> None:
     )
     record = {
         "what": "seconds of one whole process: start, load, one row of 16 tokens, exit",
-        "machine": machine(),
+        "machine": about,
         "model": arguments.model.name,
         "num_prompt_tokens": usage["prompt_tokens"],
         "wall_seconds": [round(value, 3) for value in wall],

@@ -62,6 +62,7 @@ def main() -> None:
     parser.add_argument("--model", help="default: a tiny one, generated")
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
+    about = machine()
     samples: list[tuple[int, int]] = []  # rows written, RssAnon
     with tempfile.TemporaryDirectory() as folder:
         rows, out = Path(folder) / "rows.jsonl", Path(folder) / "out.jsonl"
@@ -90,7 +91,7 @@ def main() -> None:
     )
     record = {
         "what": "RssAnon less the id table over a run of one-token rows",
-        "machine": machine(),
+        "machine": about,
         "model": Path(model).name,
         "num_rows": arguments.rows,
         "wall_seconds": round(seen.wall_seconds, 1),
