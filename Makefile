@@ -54,7 +54,7 @@ $(VENV)/.oracle: $(VENV)/.build
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[oracle]' --no-build-isolation
 	@touch $@
 
-invariance: test-native  ## the whole grid of schedules, models and instruction sets, bit for bit (an hour)
+invariance: test-native  ## the whole grid of schedules, models and instruction sets, bit for bit (hours)
 	DEEPINFER_TEST_GRID=1 $(NATIVE)/tests/cpu_invariance_test
 
 test-all: build test-native $(VENV)/.oracle  ## all tests: small model, oracles, every ISA level
