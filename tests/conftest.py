@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
 
 from tests.support.small_model import small_model as small_model_file
+
+
+def pytest_configure() -> None:
+    """Children get the signals a terminal would give them, also when the tests run in the background, where
+    a shell has SIGINT ignored and every child would inherit that."""
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")
