@@ -32,26 +32,30 @@ $(VENV)/.setup: pyproject.toml | tools
 	$(BIN)/python -m pip install -q --disable-pip-version-check 'scikit-build-core>=1.1' 'nanobind>=3.1' 'cmake>=3.25' 'ninja>=1.11'
 	@touch $@
 
+# One build tree for the extension and the native tests: the core and its kernels are compiled once.
+NATIVE := build/native
+INSTALL = CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(BIN)/python -m pip install -q --disable-pip-version-check \
+  --no-build-isolation -C cmake.define.DEEPINFER_TESTS=ON -C cmake.define.DEEPINFER_FUZZ=ON
+
 build: $(VENV)/.build  ## build the native core and install the command into .venv
 $(VENV)/.build: $(VENV)/.setup $(NATIVE_SOURCES) pyproject.toml
-	CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation -e '.[test]'
+	$(INSTALL) -e '.[test]'
 	@touch $@
 
 demo: build  ## fetch the small model and answer the example prompts
 	@$(BIN)/deepinfer download smollm2-135m > /dev/null
 	@$(BIN)/deepinfer run configs/examples/prompts.jsonl --model smollm2-135m
 
-NATIVE := build/native
-test-native: $(VENV)/.setup
-	@$(CMAKE) -S native -B $(NATIVE) -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DDEEPINFER_TESTS=ON -DDEEPINFER_FUZZ=ON > /dev/null
+test-native: $(VENV)/.build
 	@$(CMAKE) --build $(NATIVE) -j $(JOBS)
 	@$(BIN)/ctest --test-dir $(NATIVE) --output-on-failure -j $(JOBS)
 
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 test: build test-native  ## native and Python tests that need no model download and no torch
-	$(BIN)/python -m pytest -m 'not model and not oracle'
+	$(PYTEST) -m 'not model and not oracle'
 
 $(VENV)/.oracle: $(VENV)/.build
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[oracle]' --no-build-isolation
+	$(INSTALL) -e '.[oracle]'
 	@touch $@
 
 invariance: test-native  ## the whole grid of schedules, models and instruction sets, bit for bit (hours)
@@ -59,10 +63,10 @@ invariance: test-native  ## the whole grid of schedules, models and instruction 
 
 test-all: build test-native $(VENV)/.oracle  ## all tests: small model, oracles, every ISA level
 	DEEPINFER_TEST_GRID=53 $(NATIVE)/tests/cpu_invariance_test
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 $(VENV)/.lint: pyproject.toml $(VENV)/.build
-	$(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation -e '.[lint]'
+	$(INSTALL) -e '.[lint]'
 	@touch $@
 CXX_FILES = $(shell git ls-files 'native/*.cc' 'native/*.h')
 lint: $(VENV)/.lint  ## ruff, mypy, import contracts, clang-format
