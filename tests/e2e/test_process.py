@@ -52,7 +52,7 @@ def test_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_leaves_whole_rows_in_order(tmp_path: Path, number: signal.Signals, code: int) -> None:
-    rows = many_rows(tmp_path / "rows.jsonl", 2000)
+    rows = many_rows(tmp_path / "rows.jsonl", 2000, max_tokens=4)
     out = tmp_path / "out.jsonl"
     process = start("run", "--model", SLOW, rows, "-o", out)
     deadline = time.monotonic() + DEADLINE_S
