@@ -150,7 +150,7 @@ def test_settings_and_protocol_reach_the_run(
 def test_gold_answers_are_not_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     talk = Talk()
     evaluate(monkeypatch, talk, tmp_path / "e", lambda row: "no idea", n=1)
-    said = talk.said.getvalue()
+    said = talk.said.getvalue().replace(str(tmp_path), "")  # pytest numbers its folders
     numbers = set(re.findall(r"\b[0-9]{3}\b", said))
     assert not numbers & {str(gold) for gold in GOLD.values()}
     text = (tmp_path / "e/eval.json").read_text()
