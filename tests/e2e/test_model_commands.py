@@ -2,15 +2,12 @@
 
 import json
 import os
-import platform
 
 import pytest
 
 from tests.support.cli import deepinfer
 from tests.support.hub_server import COMMIT, Hub, serving
 from tests.support.tiny_models import TinyLlama, write_gguf, write_safetensors
-
-pytestmark = pytest.mark.skipif(platform.system() != "Linux", reason="reads /proc")
 
 
 @pytest.fixture(scope="module")

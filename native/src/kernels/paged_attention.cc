@@ -50,7 +50,6 @@ PagedAttention::PagedAttention(const KernelTable& kernels, ThreadPool& pool, con
     : kernels_(kernels),
       pool_(pool),
       layout_(layout),
-      num_heads_(num_heads),
       num_kv_heads_(num_kv_heads),
       group_size_(num_heads / num_kv_heads) {
   DI_CHECK(num_heads % num_kv_heads == 0, num_heads, " ", num_kv_heads);

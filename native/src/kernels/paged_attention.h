@@ -54,7 +54,7 @@ class PagedAttention {
   const KernelTable& kernels_;
   ThreadPool& pool_;
   KvLayout layout_;
-  int num_heads_, num_kv_heads_, group_size_;
+  int num_kv_heads_, group_size_;
 
   const Batch* batch_ = nullptr;
   const BlockTables* tables_ = nullptr;
