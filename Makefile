@@ -58,11 +58,11 @@ $(VENV)/.oracle: $(VENV)/.build
 	$(INSTALL) -e '.[oracle]'
 	@touch $@
 
-invariance: test-native  ## the whole grid of schedules, models and instruction sets, bit for bit (hours)
-	DEEPINFER_TEST_GRID=1 $(NATIVE)/tests/cpu_invariance_test
+invariance: test-native  ## the whole grid of schedules, models and instruction sets, bit for bit (an hour)
+	@seq 0 $$(($(JOBS) - 1)) | xargs -I{} -P $(JOBS) env DEEPINFER_TEST_GRID=1 DEEPINFER_TEST_PART={}/$(JOBS) $(NATIVE)/tests/cpu_invariance_test
 
 test-all: build test-native $(VENV)/.oracle  ## all tests: small model, oracles, every ISA level
-	DEEPINFER_TEST_GRID=53 $(NATIVE)/tests/cpu_invariance_test
+	DEEPINFER_TEST_GRID=23 $(NATIVE)/tests/cpu_invariance_test
 	$(PYTEST)
 
 $(VENV)/.lint: pyproject.toml $(VENV)/.build
