@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -82,6 +83,7 @@ def shown(value: Any) -> str:
     """A value in an error message: JSON, cut to a readable length."""
     try:
         text = json.dumps(value, ensure_ascii=False)
+        text = text if text.isprintable() else json.dumps(value)
     except (TypeError, ValueError):
         text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
@@ -130,9 +132,14 @@ def _number(spec: Setting, value: Any, *, integer: bool) -> int | float:
     return value if integer else float(value)
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, *, is_path: bool = False) -> str:
+    """Paths may hold bytes that are no UTF-8, as the system gave them; what goes into prompts may not."""
     if not isinstance(value, str) or "\0" in value:
         raise ValueError
+    if is_path:
+        os.fsencode(value)
+    else:
+        value.encode()
     return value
 
 
@@ -200,9 +207,9 @@ def _checked(spec: Setting, value: Any) -> Any:
         case "int" | "float":
             return _number(spec, value, integer=spec.kind == "int")
         case "str":
-            return _text(value)
+            return _text(value, is_path=spec.key == "model")
         case "path":
-            if not _text(value):
+            if not _text(value, is_path=True):
                 raise ValueError
             return value
         case "choice":

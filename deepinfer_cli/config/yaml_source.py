@@ -22,6 +22,8 @@ from deepinfer_cli.errors import ConfigError
 MAX_FILE_BYTES: Final = 1 << 20
 MAX_DEPTH: Final = 32
 MAX_NODES: Final = 50_000  # after aliases are expanded
+MAX_CHARS: Final = 2 * MAX_FILE_BYTES  # of all scalars, after aliases are expanded
+MAX_KEY_CHARS: Final = 200
 _TAG: Final = "tag:yaml.org,2002:"
 # Tags of plain data; which of them the resolver guesses for a scalar does not matter here.
 _PLAIN = ("null", "bool", "int", "float", "str", "seq", "map", "timestamp", "value", "merge")
@@ -65,6 +67,7 @@ class _Reader:
     places: dict[Path_, Place] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     num_nodes: int = 0
+    num_chars: int = 0
 
     def place(self, node: yaml.Node) -> Place:
         return Place(self.file, node.start_mark.line + 1, node.start_mark.column + 1)
@@ -77,10 +80,15 @@ class _Reader:
         self.num_nodes += 1
         if self.num_nodes > MAX_NODES:
             raise self.fail(node, f"more than {MAX_NODES:,} values after aliases are expanded")
+        if isinstance(node, yaml.ScalarNode):
+            self.num_chars += len(node.value)
+            if self.num_chars > MAX_CHARS:
+                raise self.fail(node, f"more than {MAX_CHARS:,} characters after aliases are expanded")
         if len(path) > MAX_DEPTH:
             raise self.fail(node, f"nested deeper than {MAX_DEPTH} levels")
         if node.tag not in _TAGS:
-            raise self.fail(node, f"the tag {node.tag} is not supported", "leave tags out")
+            tag = node.tag if len(node.tag) <= MAX_KEY_CHARS else node.tag[:MAX_KEY_CHARS] + "..."
+            raise self.fail(node, f"the tag {tag} is not supported", "leave tags out")
 
     def pairs(self, node: yaml.MappingNode, path: Path_) -> list[tuple[str, yaml.Node, yaml.Node]]:
         """(key, key node, value node) of a mapping, with doubled keys and merge keys refused."""
@@ -91,6 +99,10 @@ class _Reader:
                 raise self.fail(key_node, "a key must be plain text")
             self.enter(key_node, path)
             key = str(key_node.value)
+            if len(key) > MAX_KEY_CHARS:
+                raise self.fail(
+                    key_node, f"a key has {len(key):,} characters, wanted at most {MAX_KEY_CHARS}"
+                )
             if key_node.tag == _TAG + "merge":
                 raise self.fail(key_node, "merge keys (<<) are not supported", "write the settings out")
             if key in seen:
@@ -196,7 +208,9 @@ def _compose(text: str, file: str) -> yaml.Node | None:
     except yaml.MarkedYAMLError as e:
         mark = e.problem_mark or e.context_mark
         where = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark is not None else file
-        raise ConfigError(f"{where}: not valid YAML: {e.problem or e.context}") from None
+        problem = str(e.problem or e.context)
+        problem = problem if len(problem) <= MAX_KEY_CHARS else problem[:MAX_KEY_CHARS] + "..."
+        raise ConfigError(f"{where}: not valid YAML: {problem}") from None
     except yaml.reader.ReaderError as e:
         line = text.count("\n", 0, e.position) + 1
         raise ConfigError(f"{file}:{line}: not valid YAML: {e.reason}") from None

@@ -12,9 +12,10 @@ import jinja2
 
 MAX_STEPS = 500_000  # loop turns, calls, operators and container entries looked at
 MAX_CHARS = 64 << 20  # characters handled, intermediate ones included
-MAX_SECONDS = 20.0  # a rendering that takes this long is hostile, not slow
+MAX_SECONDS = 20.0  # of this thread's processor time; what takes this long is hostile, not slow
 MAX_WIDTH = 10_000  # of one padded field
 MAX_INT_BITS = 4096
+MAX_MESSAGE_CHARS = 300
 
 _WIDTHS = {"ljust", "rjust", "center", "zfill", "expandtabs"}
 _LONG_NUMBER = re.compile(r"\d{5}")
@@ -34,7 +35,7 @@ class Budget(threading.local):
 
     def restart(self) -> None:
         self.steps, self.chars = MAX_STEPS, MAX_CHARS
-        self.deadline = time.monotonic() + MAX_SECONDS
+        self.deadline = time.thread_time() + MAX_SECONDS
 
     def charge(self, steps: int, chars: int = 0) -> None:
         self.steps -= steps
@@ -43,8 +44,8 @@ class Budget(threading.local):
             raise TemplateLimit(f"the template takes more than {MAX_STEPS} steps")
         if self.chars < 0:
             raise TemplateLimit(f"the template handles more than {MAX_CHARS} characters")
-        if time.monotonic() > self.deadline:
-            raise TemplateLimit(f"the template takes longer than {MAX_SECONDS:g} seconds")
+        if time.thread_time() > self.deadline:
+            raise TemplateLimit(f"the template takes more than {MAX_SECONDS:g} seconds")
 
     def charge_value(self, value: Any) -> None:
         """Charges for looking at all of `value`. The same list met twice counts twice, as in its text."""
@@ -63,6 +64,12 @@ class Budget(threading.local):
                 pending.extend(item)
             elif isinstance(item, (str, bytes)):
                 self.charge(0, len(item))
+
+
+def in_short(text: str) -> str:
+    """One line of bounded length: what a template's own error says may be as long as the template likes."""
+    text = " ".join(text.split())
+    return text if len(text) <= MAX_MESSAGE_CHARS else text[: MAX_MESSAGE_CHARS - 3] + "..."
 
 
 def size_of(value: Any) -> int:

@@ -3,20 +3,23 @@
 The sandbox keeps a template away from Python's attributes. It does not stop a template from looping for
 ever or doubling a string until memory is gone, so three more fences stand here:
 
-* every loop, call, operator, filter and output is charged to a budget of steps, characters and wall time
-  (loops, comparisons and `~` by rewriting the parsed template, the rest through the sandbox's own hooks);
+* every loop, call, operator, slice, filter and output is charged to a budget of steps, characters and wall
+  time (loops, comparisons, slices and `~` by rewriting the parsed template, the rest through the sandbox's
+  own hooks);
 * operations whose result is much larger than their arguments are refused before they run;
+* a template of many or deeply nested parts is refused before Python has to compile it;
 * what would make a row depend on more than its inputs is not there: `random`, `lipsum`, the date.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, cast
 
 import jinja2
 import jinja2.ext
+import jinja2.meta
 from jinja2 import nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -28,12 +31,18 @@ from deepinfer_cli.prompts.budget import (
     check_format,
     check_method,
     check_width,
+    in_short,
     joined_size,
     replaced_size,
     size_of,
 )
 
-MAX_TEMPLATE_CHARS = 1 << 20
+MAX_TEMPLATE_CHARS = 1 << 18  # published templates have up to 20,000
+MAX_TEMPLATE_PARTS = 10_000  # nodes of the parsed template
+MAX_TEMPLATE_STATEMENTS = 2_000  # compiling takes time that grows with the square of them
+MAX_TEMPLATE_DEPTH = 60  # and recurses, at several frames a level
+
+_SCANNED_AT_ONCE = 16  # characters that a comparison gets through in the time that making one takes
 
 _REMOVED_FILTERS = ("random", "batch", "slice", "xmlattr", "urlize", "wordwrap")
 _REMOVED_GLOBALS = ("lipsum", "cycler", "joiner")
@@ -42,6 +51,10 @@ _STRUCTURAL = {
     *("list", "map", "select", "reject", "selectattr", "rejectattr", "first", "last", "length", "count"),
     *("reverse", "items", "default", "d", "attr"),
 }
+_COMPARING_TESTS = (
+    *("in", "eq", "equalto", "==", "ne", "!=", "lt", "lessthan", "<", "le", "<="),
+    *("gt", "greaterthan", ">", "ge", ">="),
+)
 
 
 class Environment(ImmutableSandboxedEnvironment):
@@ -66,7 +79,25 @@ class Environment(ImmutableSandboxedEnvironment):
         self.filters["join"] = self._join
         self.filters["_metered"] = self._metered
         self.filters["_looked_at"] = self._looked_at
+        self.filters["_sliced"] = self._sliced
+        for name in _COMPARING_TESTS:
+            self.tests[name] = self._compared(cast(Callable[..., Any], self.tests[name]))
         self.filters["_joined"] = self._joined
+
+    def load(self, source: str) -> tuple[jinja2.Template, set[str]]:
+        """The compiled template, and the names it wants. Raises ValueError: the reason in one sentence."""
+        try:
+            return self.from_string(source), jinja2.meta.find_undeclared_variables(self.parse(source))
+        except jinja2.TemplateSyntaxError as error:
+            raise ValueError(f"line {error.lineno}: {in_short(error.message or 'not a template')}") from None
+        except jinja2.TemplateError as error:
+            raise ValueError(in_short(str(error))) from None
+        except (RecursionError, MemoryError):  # of Python's compiler
+            raise ValueError("it nests too deeply") from None
+        except SyntaxError as error:  # nested loops beyond what Python allows, or a break outside of one
+            raise ValueError(error.msg) from None
+        except Exception as error:  # constants are folded, and an expression can raise whatever it likes
+            raise ValueError(in_short(f"{type(error).__name__}: {error}")) from None
 
     def run(self, template: jinja2.Template, names: Mapping[str, Any], max_chars: int) -> str:
         """The rendered text. Raises TemplateError, or whatever the template's expressions raise."""
@@ -83,7 +114,11 @@ class Environment(ImmutableSandboxedEnvironment):
     # -- hooks of the sandbox -----------------------------------------------------------------------
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        self.budget.charge(1, check_binop(operator, left, right))
+        size = check_binop(operator, left, right)
+        repeats = (
+            operator == "*" and not isinstance(left, (str, bytes)) and not isinstance(right, (str, bytes))
+        )
+        self.budget.charge(size if repeats else 1, size)  # an entry of a list takes more than a character
         if operator == "%":
             self.budget.charge_value(right)
         return super().call_binop(context, operator, left, right)
@@ -100,6 +135,10 @@ class Environment(ImmutableSandboxedEnvironment):
             elif name in ("format", "format_map"):
                 __self.budget.charge_value([args, kwargs])
             size = len(owner) + check_method(owner, name, args, kwargs)
+        elif isinstance(owner, (list, tuple, dict)) and name not in ("get", "keys", "values", "items"):
+            size = len(owner)
+        elif __obj is dict:
+            size = sum(map(size_of, (*args, kwargs)))
         __self.budget.charge(1, size)
         return super().call(__context, __obj, *args, **kwargs)
 
@@ -118,7 +157,7 @@ class Environment(ImmutableSandboxedEnvironment):
         """Charges a loop before it runs; what has no length is charged turn by turn."""
         if isinstance(iterable, (list, tuple, dict, str, range)):
             self.budget.charge(len(iterable))
-            return iterable
+            return _Loop(iterable, self.budget)
         return iterable if isinstance(iterable, jinja2.Undefined) else self._turns(iterable)
 
     def _turns(self, iterable: Iterable[Any]) -> Iterator[Any]:
@@ -129,6 +168,21 @@ class Environment(ImmutableSandboxedEnvironment):
     def _looked_at(self, value: Any) -> Any:
         if isinstance(value, (list, tuple, dict)):
             self.budget.charge_value(value)
+        elif isinstance(value, (str, bytes)):
+            self.budget.charge(0, len(value) // _SCANNED_AT_ONCE)
+        return value
+
+    def _compared(self, test: Callable[..., Any]) -> Callable[..., Any]:
+        """A test as select() and its like call it, over and over without another look at the budget."""
+
+        def compared(*args: Any) -> Any:
+            self.budget.charge(1)
+            return test(*map(self._looked_at, args))
+
+        return compared
+
+    def _sliced(self, value: Any) -> Any:
+        self.budget.charge(1, size_of(value))
         return value
 
     def _joined(self, parts: list[Any]) -> str:
@@ -149,6 +203,7 @@ class Environment(ImmutableSandboxedEnvironment):
             raise TemplateLimit(f"the template is longer than {MAX_TEMPLATE_CHARS} characters")
         self.budget.restart()  # constants are folded while compiling
         tree = super()._parse(source, name, filename)
+        _check_size(tree)
         _rewrite(tree)
         return tree
 
@@ -171,30 +226,65 @@ class Generation(jinja2.ext.Extension):
         return nodes.Scope(body, lineno=lineno)
 
 
+class _Loop:
+    """What a loop walks over; a look at the clock in every turn, since its body may be charged nothing."""
+
+    def __init__(self, items: Collection[Any], budget: Budget) -> None:
+        self._items = items
+        self._budget = budget
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[Any]:
+        for item in self._items:
+            self._budget.charge(0)
+            yield item
+
+
 # -- the rewriting ----------------------------------------------------------------------------------
 
 
+def _check_size(tree: nodes.Template) -> None:
+    num_parts = num_statements = 0
+    level: list[nodes.Node] = [tree]
+    for _ in range(MAX_TEMPLATE_DEPTH):
+        num_parts += len(level)
+        num_statements += sum(isinstance(n, nodes.Stmt) and not isinstance(n, nodes.Output) for n in level)
+        if num_parts > MAX_TEMPLATE_PARTS or num_statements > MAX_TEMPLATE_STATEMENTS:
+            raise TemplateLimit(
+                f"the template has more than {MAX_TEMPLATE_PARTS:,} parts or {MAX_TEMPLATE_STATEMENTS:,} "
+                "statements"
+            )
+        level = [child for node in level for child in node.iter_child_nodes()]
+        if not level:
+            return
+    raise TemplateLimit(f"the template nests deeper than {MAX_TEMPLATE_DEPTH} levels")
+
+
 def _rewrite(node: nodes.Node) -> None:
-    """Loops over `x` become loops over `x|_metered`, `a ~ b` becomes `[a, b]|_joined`, and what is
-    compared passes `_looked_at`."""
+    """Loops over `x` become loops over `x|_metered`, `a ~ b` becomes `[a, b]|_joined`, `a[1:]` becomes
+    `a[1:]|_sliced`, and what is compared passes `_looked_at`."""
     for field, value in node.iter_fields():
         if isinstance(value, list):
             for i, item in enumerate(value):
                 if isinstance(item, nodes.Node):
                     _rewrite(item)
-                    value[i] = _concat(item)
+                    value[i] = _replaced(item)
         elif isinstance(value, nodes.Node):
             _rewrite(value)
-            setattr(node, field, _concat(value))
+            setattr(node, field, _replaced(value))
     if isinstance(node, nodes.For):
         node.iter = _filter(node.iter, "_metered")  # type: ignore[arg-type]
     elif isinstance(node, (nodes.Compare, nodes.Operand)) and not isinstance(node.expr, nodes.Const):
         node.expr = _filter(node.expr, "_looked_at")
 
 
-def _concat(node: nodes.Node) -> nodes.Node:
+def _replaced(node: nodes.Node) -> nodes.Node:
     if isinstance(node, nodes.Concat):
         return _filter(nodes.List(node.nodes, lineno=node.lineno), "_joined")
+    if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice):
+        return _filter(node, "_sliced")
     return node
 
 

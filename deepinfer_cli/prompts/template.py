@@ -8,14 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jinja2
-from jinja2 import meta
 
-from deepinfer_cli.prompts.budget import TemplateLimit
+from deepinfer_cli.prompts.budget import in_short
 from deepinfer_cli.prompts.sandbox import chat_environment
 from deepinfer_cli.prompts.types import PromptError
 
 MAX_PROMPT_CHARS = 32 << 20
-MAX_TEMPLATE_BYTES = 1 << 20
+MAX_TEMPLATE_BYTES = 1 << 18
 # Ends the text of the message to be continued while the template renders; the prompt is cut there. The
 # trailing space tells whether the template trims messages.
 CONTINUE_MARK = "\ue000continue\ue001 "
@@ -28,13 +27,7 @@ class ChatTemplate:
 
     def __init__(self, source: str, special_tokens: Mapping[str, str]) -> None:
         self._environment = chat_environment()
-        try:
-            names = meta.find_undeclared_variables(self._environment.parse(source))
-            self._template = self._environment.from_string(source)
-        except jinja2.TemplateSyntaxError as error:
-            raise ValueError(f"line {error.lineno}: {error.message}") from None
-        except (jinja2.TemplateError, RecursionError) as error:
-            raise ValueError(str(error)) from None
+        self._template, names = self._environment.load(source)
         self.source = source
         self.supports_tools = "tools" in names
         self._special_tokens = dict(special_tokens)  # bos_token, eos_token, ...: their spellings
@@ -67,20 +60,16 @@ class ChatTemplate:
     def _run(self, names: Mapping[str, Any]) -> str:
         try:
             return self._environment.run(self._template, names, MAX_PROMPT_CHARS)
-        except TemplateLimit as error:
-            raise PromptError("bad_param", f"chat template: {error}", "messages") from None
-        except jinja2.UndefinedError as error:
-            advice = ""
-            if "strftime_now" in str(error):
-                advice = "; it asks for today's date, which a row must give in chat_template_kwargs"
-            raise PromptError("bad_param", f"chat template: {error}{advice}", "messages") from None
         except jinja2.TemplateError as error:
-            raise PromptError("bad_param", f"chat template: {error}", "messages") from None
+            advice = ""
+            if isinstance(error, jinja2.UndefinedError) and "strftime_now" in str(error):
+                advice = "; it asks for today's date, which a row must give in chat_template_kwargs"
+            what = f"chat template: {in_short(str(error))}{advice}"
         except RecursionError:
-            raise PromptError("bad_param", "chat template: it nests without end", "messages") from None
+            what = "chat template: it nests without end"
         except Exception as error:  # an expression of the template can raise whatever it likes
-            what = f"chat template: {type(error).__name__}: {error}"
-            raise PromptError("bad_param", what, "messages") from None
+            what = f"chat template: {in_short(f'{type(error).__name__}: {error}')}"
+        raise PromptError("bad_param", what, "messages")
 
     def _extra(self, template_kwargs: Mapping[str, Any] | None) -> Mapping[str, Any]:
         for name in template_kwargs or ():

@@ -18,20 +18,22 @@ class RowTemplate:
         from deepinfer_cli.prompts.sandbox import Environment
 
         self._environment = Environment(undefined=jinja2.StrictUndefined)
-        try:
-            self._template = self._environment.from_string(source)
-        except jinja2.TemplateSyntaxError as error:
-            raise ValueError(f"line {error.lineno}: {error.message}") from None
-        except (jinja2.TemplateError, RecursionError) as error:
-            raise ValueError(str(error)) from None
+        self._template, _ = self._environment.load(source)
 
     def render(self, row: dict[str, Any]) -> str:
         """The row's columns are both names of their own and entries of `row`."""
+        from deepinfer_cli.prompts.budget import in_short
+
         names = {"row": row, **{name: value for name, value in row.items() if name != "row"}}
         try:
-            return self._environment.run(self._template, names, MAX_PROMPT_CHARS)
+            text = self._environment.run(self._template, names, MAX_PROMPT_CHARS)
+            text.encode()
+            return text
+        except UnicodeEncodeError:
+            raise FieldError("bad_encoding", "--template makes text that is not valid Unicode") from None
         except RecursionError:
             raise FieldError("bad_param", "--template: it nests without end") from None
         except Exception as error:  # an expression of the template can raise whatever it likes
             name = "" if type(error).__module__.startswith(("jinja2", "deepinfer")) else type(error).__name__
-            raise FieldError("bad_param", f"--template: {name}{': ' if name else ''}{error}") from None
+            what = in_short(f"{name}{': ' if name else ''}{error}")
+            raise FieldError("bad_param", f"--template: {what}") from None

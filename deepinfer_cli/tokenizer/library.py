@@ -86,8 +86,13 @@ class LibraryTokenizer:
 
     def encode(self, text: str, parse_special: bool = False) -> list[int]:
         backend = self._backend if parse_special else self._without_specials()
-        with library_panics():
-            ids: list[int] = backend.encode(text, add_special_tokens=False).ids
+        try:
+            with library_panics():
+                ids: list[int] = backend.encode(text, add_special_tokens=False).ids
+        except (TokenizerError, UnicodeEncodeError, TypeError):
+            raise
+        except Exception as error:  # the library raises plain Exception
+            raise TokenizerError(f"the tokenizer cannot encode this text: {error}") from None
         return ids
 
     def decode(self, token_ids: Sequence[int]) -> str:

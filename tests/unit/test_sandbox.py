@@ -34,6 +34,17 @@ HOSTILE = {
     "{% set n.b = [n.b, n.b] %}{% endfor %}{{ n.a == n.b }}",
     "rounding": "{{ 1.5 | round(1000000000) }}",
     "to_bytes": "{{ (1).to_bytes(10000000000, 'big') }}",
+    "slices of a text": "{% set a = 'a' * 1000000 %}{% for i in range(999) %}{% set b = a[1:] %}{% endfor %}",
+    "slices of a list": "{% set a = [1] * 99999 %}{% for i in range(99999) %}{% set b = a[1:] %}{% endfor %}",
+    "copies of a list": "{% set a = [1] * 99999 %}{% for i in range(999) %}{% if a.copy() %}{% endif %}"
+    "{% endfor %}",
+    "searches": "{% set a = 'a' * 900000 %}{% for i in range(2000) %}{% if 'b' in a %}{% endif %}"
+    "{% endfor %}",
+    "tests in filters": "{% set a = range(9999)|list %}{% for i in range(999) %}"
+    "{% set b = a|select('in', a)|list %}{% endfor %}",
+    "growing map": "{% set n = namespace(d={}) %}{% for i in range(99999) %}"
+    "{% set n.d = dict(n.d, **{i|string: i}) %}{% endfor %}",
+    "big list": "{{ [1] * 60000000 }}",
 }
 
 
@@ -42,6 +53,39 @@ def test_a_hostile_template_hits_a_limit(source):
     environment = chat_environment()
     with pytest.raises(TemplateLimit):
         environment.run(environment.from_string(source), {}, 1 << 20)
+
+
+COMPILING = {
+    "loops in loops": ("{% for a in [1] %}" * 25 + "{% endfor %}" * 25, "nested"),
+    "blocks in blocks": ("{% if a %}" * 65 + "{% endif %}" * 65, "nests deeper than 60 levels"),
+    "thousands of blocks": ("{% if a %}" * 9000 + "{% endif %}" * 9000, "nests too deeply"),
+    "parentheses": ("{{ " + "(" * 9000 + "1" + ")" * 9000 + " }}", "nests too deeply"),
+    "operators": ("{{ a" + " + a" * 900 + " }}", "nests"),
+    "parts": ("{{ a" + "~a" * 30_000 + " }}", "10,000 parts"),
+    "macros": ("{% macro a() %}{% endmacro %}" * 9000, "10,000 parts"),
+    "length": (" " * 300_000, "longer than 262144 characters"),
+    "a number": ("{{ " + "9" * 5000 + " }}", "limit"),
+    "break without a loop": ("{% break %}", "outside loop"),
+    "an endless name": ("{% " + "x" * 200_000 + " %}", r"line 1: .*\.\.\."),
+    "syntax": ("{{ a + }}", "line 1: "),
+}
+
+
+@pytest.mark.parametrize(("source", "said"), COMPILING.values(), ids=COMPILING.keys())
+def test_what_is_too_large_to_compile_is_refused_in_one_sentence(source, said):
+    with pytest.raises(ValueError, match=said) as refused:
+        chat_environment().load(source)
+    assert len(str(refused.value)) < 400 and "\n" not in str(refused.value)
+
+
+def test_a_loop_that_is_charged_nothing_still_has_a_clock(monkeypatch):
+    from deepinfer_cli.prompts import budget
+
+    environment = chat_environment()
+    template, _ = environment.load("{% for i in range(99) %}{% set a = 1 %}{% endfor %}")
+    monkeypatch.setattr(budget, "MAX_SECONDS", -1.0)
+    with pytest.raises(TemplateLimit, match="seconds"):
+        environment.run(template, {}, 1000)
 
 
 def test_output_is_bounded_while_it_is_made():

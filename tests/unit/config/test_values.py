@@ -168,3 +168,18 @@ def test_secrets_are_redacted() -> None:
     assert redact("https://me:pass@host/x?a=b@c") == "https://***@host/x?a=b@c"
     assert redact("token hf_abcdefghijklmnopqrst!") == "token hf_***!"
     assert redact("a@b hf_short") == "a@b hf_short"
+
+
+@pytest.mark.parametrize("key", ["system", "stop", "prompt_field", "revision", "passthrough"])
+@pytest.mark.parametrize("text", ["\ud800", "\udcff", "a\0b"])
+def test_text_that_goes_into_rows_is_unicode(key: str, text: str) -> None:
+    with pytest.raises(ValueError, match="must be a") as refused:
+        check_value(all_settings()[key], text)
+    str(refused.value).encode()  # the complaint itself can be shown
+
+
+def test_paths_may_hold_the_bytes_that_the_system_gave() -> None:
+    for key in ("output", "model"):
+        assert check_value(all_settings()[key], "a\udcff") == "a\udcff"
+        with pytest.raises(ValueError, match="must be a"):
+            check_value(all_settings()[key], "a\ud800")

@@ -93,6 +93,32 @@ def test_alias_bomb_is_one_sentence() -> None:
         parse_settings("\n".join(lines), "f.yaml")
 
 
+@pytest.mark.parametrize("anchor", ["9" * 500_000, '"' + "x" * 500_000 + '"'])
+def test_an_alias_bomb_of_few_but_long_values_is_one_sentence(anchor: str) -> None:
+    uses = ", ".join(["*a"] * 45_000)
+    with pytest.raises(ConfigError, match="more than 2,097,152 characters after aliases are expanded"):
+        parse_settings(f"stop: [&a {anchor}, {uses}]", "f.yaml")
+
+
+LONG = "x" * 900_000
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"? {LONG}\n: 1", "a key has 900,000 characters, wanted at most 200"),
+        (f"model: *{LONG}", "not valid YAML: found undefined alias"),
+        (f"model: !{LONG} a", "the tag !x"),
+        (f"seed: {'9' * 900_000}", "seed must be an integer"),
+        (f"profiles: {{{LONG}: 1}}", "not valid YAML"),
+    ],
+)
+def test_a_complaint_is_short_however_long_the_words_are(text: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as refused:
+        check_file(parse_settings(text, "f.yaml"))
+    assert len(refused.value.message) < 400
+
+
 @pytest.mark.parametrize("opening", ["[", "{a: ", "? ", "- "])
 def test_deep_nesting_is_refused_without_recursing(opening: str) -> None:
     limit = sys.getrecursionlimit()
