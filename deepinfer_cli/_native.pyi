@@ -95,6 +95,8 @@ class ThreadPool:
     def __init__(self, num_threads: int) -> None: ...  # counts the caller
     @property
     def num_threads(self) -> int: ...
+    @property
+    def num_calls(self) -> int: ...  # a sign of life inside a long step
 
 class CacheGroupSpec:
     @property
@@ -131,6 +133,23 @@ class FakeExecutor(Executor):
         fail_at_step: int = -1,
         num_failing_steps: int = 1,
         nan_token: int = -1,  # a history that holds this token has NaN logits
+    ) -> None: ...
+
+class FaultyExecutor(Executor):
+    # Another executor with faults drawn from a seed, for tests; keeps it alive. Rates are shares of calls.
+    def __init__(
+        self,
+        inner: Executor,
+        *,
+        seed: int = 0,
+        throw_rate: float = 0.0,  # of steps
+        poison_token: int = -1,  # a step that computes this token always throws
+        nan_rate: float = 0.0,  # of logits rows
+        copy_rate: float = 0.0,  # of block copies
+        slow_rate: float = 0.0,  # of steps
+        slow_seconds: float = 0.0,
+        hang_at_step: int = -1,  # this step, counted from 0, takes hang_seconds
+        hang_seconds: float = 0.0,
     ) -> None: ...
 
 class SamplingParams:
@@ -289,7 +308,10 @@ class Engine:
     def poll(self, max: int, timeout_s: float) -> list[Completion]: ...
     def abort(self, id: int) -> None: ...  # completes it with finish_reason "aborted"
     def abort_all(self) -> None: ...
+    def abort_unstarted(self) -> None: ...  # the queue; what runs goes on
     def stop(self) -> None: ...
+    def try_stop(self, timeout_s: float) -> bool: ...  # False = its step does not end: end the process
+    def describe(self) -> str: ...  # JSON for people; works while a step hangs
     def stats(self) -> dict[str, int | float]: ...
     def check_integrity(self) -> None: ...
 

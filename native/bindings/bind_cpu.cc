@@ -87,7 +87,7 @@ nb::bytes dequantise(const std::string& dtype_name, nb::bytes blocks) {
 void bind_cpu(nb::module_& m) {
   const CpuExecutorConfig defaults;
   nb::class_<CpuExecutor, Executor>(m, "CpuExecutor")
-      .def(nb::new_(&make_executor), nb::keep_alive<0, 2>(), "tensor_file"_a, "pool"_a, nb::kw_only(),
+      .def(nb::new_(&make_executor), nb::keep_alive<0, 3>(), "tensor_file"_a, "pool"_a, nb::kw_only(),
            "precision"_a = defaults.precision, "kv_dtype"_a = defaults.kv_dtype, "isa"_a.none() = nb::none(),
            "block_tokens"_a = defaults.block_tokens)
       .def_prop_ro("info", &info_dict);

@@ -17,6 +17,7 @@
 #include "deepinfer/status.h"
 #include "deepinfer/threads.h"
 #include "executor/fake_executor.h"
+#include "executor/faulty_executor.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -222,10 +223,28 @@ std::unique_ptr<FakeExecutor> make_fake(int32_t vocab_size, int32_t max_position
   return std::make_unique<FakeExecutor>(std::move(config));
 }
 
+std::unique_ptr<FaultyExecutor> make_faulty(Executor& inner, uint64_t seed, double throw_rate,
+                                            int32_t poison_token, double nan_rate, double copy_rate,
+                                            double slow_rate, double slow_seconds, int64_t hang_at_step,
+                                            double hang_seconds) {
+  FaultConfig config;
+  config.seed = seed;
+  config.throw_rate = throw_rate;
+  config.poison_token = poison_token;
+  config.nan_rate = nan_rate;
+  config.copy_rate = copy_rate;
+  config.slow_rate = slow_rate;
+  config.slow_seconds = slow_seconds;
+  config.hang_at_step = hang_at_step;
+  config.hang_seconds = hang_seconds;
+  return std::make_unique<FaultyExecutor>(inner, config);
+}
+
 void bind_executors(nb::module_& m) {
   nb::class_<ThreadPool>(m, "ThreadPool")
       .def(nb::init<int>(), "num_threads"_a)
-      .def_prop_ro("num_threads", &ThreadPool::num_threads);
+      .def_prop_ro("num_threads", &ThreadPool::num_threads)
+      .def_prop_ro("num_calls", &ThreadPool::num_calls);
 
   nb::class_<CacheGroupSpec>(m, "CacheGroupSpec")
       .def_ro("name", &CacheGroupSpec::name)
@@ -247,6 +266,15 @@ void bind_executors(nb::module_& m) {
            "eos_bias"_a = defaults.eos_bias, "seconds_per_token"_a = defaults.seconds_per_token,
            "fail_at_step"_a = defaults.fail_at_step, "num_failing_steps"_a = defaults.num_failing_steps,
            "nan_token"_a = defaults.nan_token);
+
+  const FaultConfig no_faults;
+  nb::class_<FaultyExecutor, Executor>(m, "FaultyExecutor")
+      .def(nb::new_(&make_faulty), nb::keep_alive<0, 2>(), "inner"_a, nb::kw_only(),
+           "seed"_a = no_faults.seed, "throw_rate"_a = no_faults.throw_rate,
+           "poison_token"_a = no_faults.poison_token, "nan_rate"_a = no_faults.nan_rate,
+           "copy_rate"_a = no_faults.copy_rate, "slow_rate"_a = no_faults.slow_rate,
+           "slow_seconds"_a = no_faults.slow_seconds, "hang_at_step"_a = no_faults.hang_at_step,
+           "hang_seconds"_a = no_faults.hang_seconds);
 }
 
 // The loop thread may need the GIL for a callback while the engine waits for it to end.
@@ -274,6 +302,14 @@ class PyEngine {
     const nb::gil_scoped_release release;
     engine_->stop();
   }
+  bool try_stop(double timeout_s) {
+    const nb::gil_scoped_release release;
+    return engine_->try_stop(timeout_s);
+  }
+  std::string describe() const {
+    const nb::gil_scoped_release release;
+    return engine_->describe();
+  }
   void check_integrity() const {
     const nb::gil_scoped_release release;
     engine_->check_integrity();
@@ -293,6 +329,7 @@ nb::dict stats_dict(const PyEngine& engine) {
   d["num_cached_tokens"] = s.num_cached_tokens;
   d["num_generated_tokens"] = s.num_generated_tokens;
   d["num_preemptions"] = s.num_preemptions;
+  d["num_failed_steps"] = s.num_failed_steps;
   d["num_running"] = s.num_running;
   d["num_waiting"] = s.num_waiting;
   d["num_blocks_used"] = s.num_blocks_used;
@@ -341,7 +378,10 @@ void bind_engine(nb::module_& m) {
       .def(
           "abort", [](PyEngine& e, uint64_t id) { (*e).abort(id); }, "id"_a)
       .def("abort_all", [](PyEngine& e) { (*e).abort_all(); })
+      .def("abort_unstarted", [](PyEngine& e) { (*e).abort_unstarted(); })
       .def("stop", &PyEngine::stop)
+      .def("try_stop", &PyEngine::try_stop, "timeout_s"_a)
+      .def("describe", &PyEngine::describe)
       .def("stats", &stats_dict)
       .def("check_integrity", &PyEngine::check_integrity);
 }

@@ -33,6 +33,7 @@ struct EngineStats {
   int64_t num_cached_tokens = 0;
   int64_t num_generated_tokens = 0;
   int64_t num_preemptions = 0;
+  int64_t num_failed_steps = 0;  // that the executor threw in
   int32_t num_running = 0;
   int32_t num_waiting = 0;
   int64_t num_blocks_used = 0;
@@ -53,15 +54,23 @@ class Engine {
   bool try_submit(Request& request);
 
   // Up to `max` completions in the order of completion; waits at most `timeout_seconds` for the first.
-  // A failed step of the executor fails the requests in it (Completion::error, retryable) and the loop goes
-  // on; after several failed steps in a row, or a broken invariant, the loop ends and, once no completions
-  // are left, poll throws what ended it.
+  // A step in which the executor fails is tried again, then in halves, until one request fails alone, twice:
+  // that one ends (Completion::error, retryable unless it is a broken invariant) and the others go on, as if
+  // nothing had happened. When many requests end like this and no step computes in between, or on a broken
+  // invariant of the engine itself, the loop ends and, once no completions are left, poll throws what ended
+  // it.
   std::vector<Completion> poll(int32_t max, double timeout_seconds);
 
   void abort(uint64_t id);  // completes it with FinishReason::kAborted
   void abort_all();
-  void stop();  // ends the loop after the current step and joins; idempotent
+  void abort_unstarted();  // those that wait and have never been computed; the others go on
+  void stop();             // ends the loop after the current step and joins; idempotent
+  // Like stop(), but gives up on a step that does not end within the time: false, and only ending the process
+  // ends the loop.
+  bool try_stop(double timeout_seconds);
   EngineStats stats() const;
+  // What it is doing, as JSON for people. Works while a step computes or hangs.
+  std::string describe() const;
 
   // Recounts every block against the sequences that hold it, between two steps; throws Error{kInternal} with
   // the numbers.

@@ -47,7 +47,9 @@ class Executor {
   // Largest number of tokens in one Batch; buffers are planned once for it.
   virtual void reserve(int32_t max_batch_tokens) = 0;
 
-  // Computes the batch, writes its cache entries, and hands every wanted logits row to `sink`.
+  // Computes the batch, writes its cache entries, and hands every wanted logits row to `sink`. When it
+  // throws, paged entries of earlier batches are as they were, and the engine may hand it the same work
+  // again.
   virtual void forward(const Batch& batch, LogitsSink& sink) = 0;
 
   // Copies whole blocks (source, destination) inside one group, before the next forward().

@@ -1,6 +1,7 @@
 // The one thread pool of a process: created once, passed by reference, no OpenMP.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 
@@ -19,6 +20,8 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int num_threads() const;
+  // Calls of parallel_for() so far: a sign of life inside a long step. Any thread may ask.
+  uint64_t num_calls() const;
 
   // Calls fn(task, worker) for every task in [0, num_tasks), claimed dynamically in chunks of `grain`;
   // returns when all are done. worker is in [0, num_threads()). fn must give the same results whoever

@@ -66,6 +66,7 @@ struct ThreadPool::Impl {
   std::atomic<uint64_t> claims{0};
   std::atomic<int> tasks_done{0};
   std::atomic<bool> stopping{false};
+  std::atomic<uint64_t> num_calls{0};
   // The job; written before `claims` is published, read only after a successful claim.
   const std::function<void(int, int)>* fn = nullptr;
   int num_tasks = 0;
@@ -123,11 +124,14 @@ ThreadPool::~ThreadPool() {
   for (std::thread& worker : impl_->workers) worker.join();
 }
 
+uint64_t ThreadPool::num_calls() const { return impl_->num_calls.load(std::memory_order_relaxed); }
+
 int ThreadPool::num_threads() const { return static_cast<int>(impl_->workers.size()) + 1; }
 
 void ThreadPool::parallel_for(int num_tasks, int grain, const std::function<void(int, int)>& fn) {
   DI_CHECK(grain >= 1);
   if (num_tasks <= 0) return;
+  impl_->num_calls.fetch_add(1, std::memory_order_relaxed);
   if (impl_->workers.empty() || num_tasks <= grain) {
     for (int task = 0; task < num_tasks; ++task) fn(task, 0);
     return;

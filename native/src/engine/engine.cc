@@ -27,10 +27,13 @@ struct Engine::Impl {
   }
 
   void loop();
+  void run_steps();
   bool receive();
+  void compute_step();
   void deliver();
 
-  std::mutex core_mutex;  // held for whole steps; never taken while `mutex` is held
+  // Held while the core changes, not while a step is computed; never taken while `mutex` is held.
+  mutable std::timed_mutex core_mutex;
   EngineCore core;
 
   const int32_t max_waiting, max_finished;
@@ -38,12 +41,13 @@ struct Engine::Impl {
   std::condition_variable work_arrived, finished_arrived;
   std::deque<Request> inbox;
   std::vector<uint64_t> aborts;
-  bool abort_everything = false;
+  bool abort_everything = false, abort_waiting = false;
   std::unordered_set<uint64_t> live_ids;
   std::deque<Completion> finished;
   EngineStats stats;  // as of the last step
   bool core_has_work = false;
   bool is_stopping = false;
+  bool has_ended = false;      // the loop
   std::exception_ptr failure;  // what ended the loop
 
   std::thread thread;
@@ -51,27 +55,37 @@ struct Engine::Impl {
 
 void Engine::Impl::loop() {
   name_thread("di-engine");
+  std::exception_ptr thrown;
   try {
     while (receive()) {
-      {
-        const std::scoped_lock lock(core_mutex);
-        if (core.has_work()) core.step();
-      }
+      compute_step();
       deliver();
     }
   } catch (...) {
+    thrown = std::current_exception();
     deliver();
-    const std::scoped_lock lock(mutex);
-    failure = std::current_exception();
-    finished_arrived.notify_all();
   }
+  const std::scoped_lock lock(mutex);
+  failure = thrown;
+  has_ended = true;
+  finished_arrived.notify_all();
+}
+
+void Engine::Impl::compute_step() {
+  {
+    const std::scoped_lock lock(core_mutex);
+    if (!core.has_work() || !core.plan()) return;
+  }
+  core.compute();
+  const std::scoped_lock lock(core_mutex);
+  core.finish();
 }
 
 // Sleeps until there is something to do, then hands it to the core. False when the loop has to end.
 bool Engine::Impl::receive() {
   std::unique_lock lock(mutex);
   work_arrived.wait(lock, [&] {
-    if (is_stopping || abort_everything || !aborts.empty()) return true;
+    if (is_stopping || abort_everything || abort_waiting || !aborts.empty()) return true;
     return (core_has_work || !inbox.empty()) && std::ssize(finished) < max_finished;
   });
   if (is_stopping) return false;
@@ -79,10 +93,12 @@ bool Engine::Impl::receive() {
   std::deque<Request> arrived = std::exchange(inbox, {});
   const std::vector<uint64_t> aborted = std::exchange(aborts, {});
   const bool is_all_aborted = std::exchange(abort_everything, false);
+  const bool is_queue_aborted = std::exchange(abort_waiting, false);
   lock.unlock();
   const std::scoped_lock core_lock(core_mutex);
   for (Request& request : arrived) core.add(std::move(request));
   for (const uint64_t id : aborted) core.abort(id);
+  if (is_queue_aborted) core.abort_unstarted();
   if (is_all_aborted) core.abort_all();
   return true;
 }
@@ -153,19 +169,45 @@ void Engine::abort_all() {
   impl_->work_arrived.notify_one();
 }
 
+void Engine::abort_unstarted() {
+  const std::scoped_lock lock(impl_->mutex);
+  impl_->abort_waiting = true;
+  impl_->work_arrived.notify_one();
+}
+
 void Engine::stop() {
-  {
-    const std::scoped_lock lock(impl_->mutex);
-    impl_->is_stopping = true;
-    impl_->work_arrived.notify_one();
-    impl_->finished_arrived.notify_all();
-  }
+  try_stop(0);
   if (impl_->thread.joinable()) impl_->thread.join();
+}
+
+bool Engine::try_stop(double timeout_seconds) {
+  std::unique_lock lock(impl_->mutex);
+  impl_->is_stopping = true;
+  impl_->work_arrived.notify_one();
+  impl_->finished_arrived.notify_all();
+  const std::chrono::duration<double> timeout(std::clamp(timeout_seconds, 0.0, 1e6));
+  if (!impl_->finished_arrived.wait_for(lock, timeout, [&] { return impl_->has_ended; })) return false;
+  lock.unlock();
+  if (impl_->thread.joinable()) impl_->thread.join();
+  return true;
 }
 
 EngineStats Engine::stats() const {
   const std::scoped_lock lock(impl_->mutex);
   return impl_->stats;
+}
+
+std::string Engine::describe() const {
+  size_t num_arrived = 0, num_unpolled = 0;
+  {
+    const std::scoped_lock lock(impl_->mutex);
+    num_arrived = impl_->inbox.size();
+    num_unpolled = impl_->finished.size();
+  }
+  std::string core = "null";  // it is busy planning or advancing
+  std::unique_lock lock(impl_->core_mutex, std::chrono::seconds(1));
+  if (lock.owns_lock()) core = impl_->core.describe();
+  return str_cat("{\"submitted\":", num_arrived, ",\"unpolled\":", num_unpolled, ",\"core\":", core, "}");
 }
 
 void Engine::check_integrity() const {

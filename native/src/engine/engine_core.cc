@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <optional>
 #include <utility>
 
 #include "deepinfer/status.h"
@@ -22,10 +23,17 @@ SchedulerConfig scheduler_config(const EngineConfig& config) {
   return {config.max_num_seqs, config.max_step_tokens, config.prefill_chunk, config.debug_preempt_every};
 }
 
-// What another attempt would only repeat.
-bool is_our_bug(const std::exception& e) {
-  const auto* error = dynamic_cast<const Error*>(&e);
-  return error != nullptr && error->code() == ErrorCode::kInternal;
+// The message, and whether another attempt may help: a broken invariant would only repeat.
+std::pair<std::string, bool> describe_error(const std::exception_ptr& thrown) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const Error& e) {
+    return {e.what(), e.code() != ErrorCode::kInternal};
+  } catch (const std::exception& e) {
+    return {e.what(), true};
+  } catch (...) {
+    return {"the executor failed without a reason", true};
+  }
 }
 
 }  // namespace
@@ -91,45 +99,91 @@ void EngineCore::abort_all() {
   while (!by_id_.empty()) abort(by_id_.begin()->first);
 }
 
-void EngineCore::step() {
-  const auto start = std::chrono::steady_clock::now();
-  const std::span<const ScheduledWork> work = scheduler_.schedule();
-  ++stats_.num_steps;
-  if (work.empty()) {  // a forced preemption of the only one; otherwise there is always progress
-    DI_CHECK(config_.debug_preempt_every > 0, "nothing to run with ", live_.size(), " live requests");
-    return;
-  }
-  build_batch(work, kv_, batch_);
-  rows_.plan(work, batch_, info_.vocab_size);
-  if (execute(work)) advance(work);
-  if (config_.debug_checks) check_integrity();
-  graveyard_.clear();
-  stats_.busy_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+void EngineCore::abort_unstarted() {
+  std::vector<RequestState*> unstarted;
+  for (const auto& [ordinal, request] : live_)
+    if (request->samples[0]->num_cached < 0) unstarted.push_back(request.get());
+  for (RequestState* request : unstarted) cut_short(*request, FinishReason::kAborted);
 }
 
-// False when the executor failed: then its requests have ended.
-bool EngineCore::execute(std::span<const ScheduledWork> work) {
-  for (const auto& [sequence, num_tokens] : work) {
+bool EngineCore::plan() {
+  step_started_ = std::chrono::steady_clock::now();
+  if (!search_.suspects().empty() || is_anybody_held_) hold_all_but_suspects();
+  work_ = scheduler_.schedule();
+  ++stats_.num_steps;
+  if (work_.empty()) {
+    // Otherwise there is always progress.
+    DI_CHECK(config_.debug_preempt_every > 0 || is_anybody_held_, "nothing to run with ", live_.size(),
+             " live requests");
+    search_.give_up();
+    return false;
+  }
+  build_batch(work_, kv_, batch_);
+  rows_.plan(work_, batch_, info_.vocab_size);
+  for (const auto& [sequence, num_tokens] : work_) {
     RequestState& request = *static_cast<Sample*>(sequence)->request;
     if (request.completion.queue_seconds == 0)
       request.completion.queue_seconds = request.seconds_since_submit();
   }
+  is_computing_ = true;
+  return true;
+}
+
+void EngineCore::compute() {
+  step_error_ = nullptr;
   try {
     executor_.forward(batch_, rows_);
-    num_failed_steps_ = 0;
-    return true;
-  } catch (const std::exception& e) {
-    for (const auto& [sequence, num_tokens] : work) {
-      RequestState& request = *static_cast<Sample*>(sequence)->request;
-      if (!request.is_done) fail(request, e.what(), !is_our_bug(e));
-    }
-    if (++num_failed_steps_ >= kMaxFailedSteps) throw;
-    return false;
+  } catch (...) {
+    step_error_ = std::current_exception();
   }
 }
 
-void EngineCore::advance(std::span<const ScheduledWork> work) {
-  for (const auto& [sequence, num_tokens] : work) {
+void EngineCore::finish() {
+  is_computing_ = false;
+  if (step_error_) {
+    handle_failure();
+  } else {
+    search_.on_success();
+    advance();
+  }
+  if (config_.debug_checks) check_integrity();
+  graveyard_.clear();
+  stats_.busy_seconds +=
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - step_started_).count();
+}
+
+void EngineCore::hold_all_but_suspects() {
+  is_anybody_held_ = !search_.suspects().empty();
+  for (const auto& [ordinal, request] : live_)
+    for (const std::unique_ptr<Sample>& sample : request->samples)
+      sample->is_held = is_anybody_held_ && !search_.is_suspect(ordinal);
+}
+
+// Tokens computed in earlier steps are still good, by the executor's contract; the state of a per-sequence
+// group may be half way.
+void EngineCore::handle_failure() {
+  ++stats_.num_failed_steps;
+  const bool has_state = std::ranges::any_of(
+      kv_.groups(), [](const CacheGroupSpec& group) { return group.kind == CacheKind::kSequence; });
+  std::vector<uint64_t> requests;
+  for (const auto& [sequence, num_tokens] : work_) {
+    if (requests.empty() || requests.back() != sequence->order.request)
+      requests.push_back(sequence->order.request);
+    if (has_state) scheduler_.restart(*sequence);
+  }
+  const auto [message, is_retryable] = describe_error(step_error_);
+  const std::optional<uint64_t> blamed = search_.on_failure(requests);
+  if (blamed) fail(*live_.at(*blamed), message, is_retryable);
+  for (const uint64_t ordinal : requests) {
+    if (!has_state || ordinal == blamed) continue;
+    RequestState& request = *live_.at(ordinal);
+    if (++request.num_restarts > kMaxRestarts) fail(request, message, is_retryable);
+  }
+  if (search_.num_blamed() >= kMaxBlamed) std::rethrow_exception(step_error_);
+}
+
+void EngineCore::advance() {
+  for (const auto& [sequence, num_tokens] : work_) {
     const int32_t num_prompt = static_cast<Sample*>(sequence)->request->num_prompt();
     stats_.num_prompt_tokens += std::clamp(num_prompt - sequence->num_computed, 0, num_tokens);
     scheduler_.advance(*sequence, num_tokens);
@@ -137,8 +191,8 @@ void EngineCore::advance(std::span<const ScheduledWork> work) {
   for (RowTask& task : rows_.tasks()) {
     RequestState& request = *task.sample->request;
     if (request.is_done) continue;
-    if (!task.output.error.empty()) {
-      fail(request, task.output.error, false);
+    if (task.is_score && !task.output.error.empty()) {
+      fail(request, str_cat(task.output.error, " (position ", task.position, " of the prompt)"), false);
     } else if (task.is_score) {
       take_score(task);
     } else {
@@ -152,6 +206,7 @@ void EngineCore::advance(std::span<const ScheduledWork> work) {
 void EngineCore::take_score(RowTask& task) {
   RequestState& request = *task.sample->request;
   request.next_score = task.position + 1;
+  request.num_restarts = 0;
   request.limit_cached();
   if (request.request.prompt_logprobs >= 0 && task.position < request.num_prompt())
     request.completion.prompt_logprobs.push_back(std::move(task.output.logprobs));
@@ -161,11 +216,25 @@ void EngineCore::take_score(RowTask& task) {
 void EngineCore::take_token(RowTask& task) {
   Sample& sample = *task.sample;
   RequestState& request = *sample.request;
-  const SamplingParams& sampling = request.request.sampling;
-  const int32_t token = task.output.token;
   if (request.completion.first_token_seconds == 0)
     request.completion.first_token_seconds = request.seconds_since_submit();
+  request.num_restarts = 0;
   if (sample.state == Sequence::State::kNew) newborn_.push_back(&sample);
+  if (!task.output.error.empty())
+    return fail_sample(sample, str_cat(task.output.error, " (sample ", sample.order.sample, ", position ",
+                                       task.position, ")"));
+  try {
+    append_token(task);
+  } catch (const std::exception& e) {  // no memory, or a matcher of somebody else
+    fail_sample(sample, str_cat("sample ", sample.order.sample, ": ", e.what()));
+  }
+}
+
+void EngineCore::append_token(RowTask& task) {
+  Sample& sample = *task.sample;
+  RequestState& request = *sample.request;
+  const SamplingParams& sampling = request.request.sampling;
+  const int32_t token = task.output.token;
   if (std::ranges::find(request.stop_tokens, token) != request.stop_tokens.end()) {
     sample.result.stop_token = token;
     return end_sample(sample, FinishReason::kStop);
@@ -174,7 +243,7 @@ void EngineCore::take_token(RowTask& task) {
   sample.append(token);
   if (sampling.top_logprobs >= 0) sample.result.logprobs.push_back(std::move(task.output.logprobs));
   if (sample.matcher && !sample.matcher->accept(token))
-    return fail(request, str_cat("the constraint failed: ", sample.matcher->error()), false);
+    return fail_sample(sample, str_cat("the constraint failed: ", sample.matcher->error()));
   const bool can_stop = sample.num_output() >= sampling.min_tokens;
   if (sample.text.push(token_table_->bytes(token), can_stop)) {
     sample.result.stop_string = sample.text.matched_stop();
@@ -193,6 +262,12 @@ void EngineCore::end_sample(Sample& sample, FinishReason reason) {
   ended_.push_back(&sample);
 }
 
+// The other samples go on: which error a request reports must not depend on who was computed first.
+void EngineCore::fail_sample(Sample& sample, const std::string& error) {
+  sample.error = error;
+  end_sample(sample, FinishReason::kError);
+}
+
 // Before anything gives its blocks back: the copies read the parent's.
 void EngineCore::start_forks() {
   copies_.clear();
@@ -200,13 +275,20 @@ void EngineCore::start_forks() {
     if (sample->request->is_done || sample->is_closed) continue;
     scheduler_.fork(*sample->request->samples[0], *sample, copies_);
   }
-  newborn_.clear();
   for (size_t g = 0; g < kv_.groups().size(); ++g) {
     std::vector<std::pair<int32_t, int32_t>> pairs;
     for (const BlockCopy& copy : copies_)
       if (copy.group == static_cast<int32_t>(g)) pairs.emplace_back(copy.source, copy.destination);
-    if (!pairs.empty()) executor_.copy_blocks(static_cast<int>(g), pairs);
+    if (pairs.empty()) continue;
+    try {
+      executor_.copy_blocks(static_cast<int>(g), pairs);
+    } catch (const std::exception&) {  // what the children share is not all there: they compute it themselves
+      ++stats_.num_failed_steps;
+      for (Sample* sample : newborn_) scheduler_.restart(*sample);
+      break;
+    }
   }
+  newborn_.clear();
 }
 
 void EngineCore::remove_ended() {
@@ -214,7 +296,9 @@ void EngineCore::remove_ended() {
     RequestState& request = *sample->request;
     if (request.is_done) continue;
     scheduler_.remove(*sample);
-    if (++request.num_finished == request.request.num_samples) complete(request);
+    if (++request.num_finished < request.request.num_samples) continue;
+    request.take_first_error();
+    complete(request);
   }
 }
 

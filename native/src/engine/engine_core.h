@@ -1,7 +1,9 @@
 // The engine without its thread: everything that a step does. One owner at a time.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <exception>
 #include <map>
 #include <memory>
 #include <span>
@@ -9,6 +11,7 @@
 
 #include "batch/batch_builder.h"
 #include "deepinfer/engine.h"
+#include "engine/fault_search.h"
 #include "engine/request_state.h"
 #include "engine/step_rows.h"
 #include "kv/kv_manager.h"
@@ -27,28 +30,45 @@ class EngineCore {
   void add(Request&& request);  // was checked, and its id is not live
   void abort(uint64_t id);      // nothing happens when it is not live
   void abort_all();
+  void abort_unstarted();  // those never admitted
   bool has_work() const { return !live_.empty(); }
 
-  // Schedule, build, execute, sample, advance. Throws what ends the engine.
-  void step();
+  // One step in three parts. What the plan decided stays as it is while it is computed: anybody who keeps
+  // plan() and finish() out may read the engine meanwhile.
+  bool plan();     // schedule and build; false when nothing is to be computed
+  void compute();  // execute and sample
+  void finish();   // advance, or deal with a failure. Throws what ends the engine
+  void step() {
+    if (!plan()) return;
+    compute();
+    finish();
+  }
 
   std::vector<Completion> take_finished();  // in the order of completion
   EngineStats stats() const;
   void check_integrity() const { scheduler_.check_integrity(); }
+  std::string describe() const;  // every live request and the blocks, as JSON, for people
 
  private:
-  bool execute(std::span<const ScheduledWork> work);
-  void advance(std::span<const ScheduledWork> work);
+  void hold_all_but_suspects();
+  void handle_failure();
+  void advance();
   void take_score(RowTask& task);
   void take_token(RowTask& task);
+  void append_token(RowTask& task);
   void end_sample(Sample& sample, FinishReason reason);
+  void fail_sample(Sample& sample, const std::string& error);
   void start_forks();
   void remove_ended();
   void cut_short(RequestState& request, FinishReason reason);
   void fail(RequestState& request, const std::string& error, bool is_retryable);
   void complete(RequestState& request);
 
-  static constexpr int kMaxFailedSteps = 3;  // in a row
+  // So many requests failed alone, and no step computed in between: it is the executor.
+  static constexpr int kMaxBlamed = 16;
+  // Where a failed step costs a request all that was computed, it may be that it never gets to the step that
+  // its halves would be tried in.
+  static constexpr int kMaxRestarts = 8;
 
   Executor& executor_;
   std::shared_ptr<const TokenTable> token_table_;
@@ -67,7 +87,12 @@ class EngineCore {
   std::vector<Completion> finished_;
   EngineStats stats_;
   uint64_t num_arrived_ = 0;
-  int num_failed_steps_ = 0;
+  FaultSearch search_;
+  bool is_anybody_held_ = false;
+  std::span<const ScheduledWork> work_;  // of this step
+  std::exception_ptr step_error_;        // what forward() threw
+  bool is_computing_ = false;            // between plan() and finish()
+  std::chrono::steady_clock::time_point step_started_;
 };
 
 }  // namespace deepinfer

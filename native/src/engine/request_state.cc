@@ -83,6 +83,11 @@ double RequestState::seconds_since_submit() const {
   return std::chrono::duration<double>(Clock::now() - submitted_at).count();
 }
 
+void RequestState::take_first_error() {
+  for (const std::unique_ptr<Sample>& sample : samples)
+    if (completion.error.empty()) completion.error = sample->error;
+}
+
 Completion RequestState::finish() {
   is_done = true;
   completion.total_seconds = seconds_since_submit();

@@ -27,6 +27,7 @@ struct Sample : Sequence {
   TokenCounts counts;                          // filled only when a penalty is on
   SampleResult result;
   bool is_closed = false;  // the result is complete
+  std::string error;       // why it ended, if that was not in good order
 
   void append(int32_t token);  // to tokens, result and counts
   void close(FinishReason reason);
@@ -47,10 +48,12 @@ struct RequestState {
   int32_t num_finished = 0;          // samples
   bool is_forked = false;            // all samples exist
   bool is_done = false;
+  int num_restarts = 0;  // from nothing after a failed step, since its last token
 
   // Positions whose predicting logits are wanted: [next_score, end_score), in ascending order, each once.
   int32_t next_score = 0;
   int32_t end_score = 0;
+  int32_t next_call = 0;       // positions before it have been given to on_logits
   std::string callback_error;  // not empty: on_logits threw
 
   Clock::time_point submitted_at = Clock::now();
@@ -63,6 +66,7 @@ struct RequestState {
   // The first sample skips only what no score needs any more.
   void limit_cached();
   std::span<const int32_t> held_tokens(const Sample& sample) const;  // not allowed before min_tokens
+  void take_first_error();                                           // of its samples, in their order
   Completion finish();
 };
 

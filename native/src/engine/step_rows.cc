@@ -1,5 +1,6 @@
 #include "engine/step_rows.h"
 
+#include <algorithm>
 #include <exception>
 
 #include "deepinfer/status.h"
@@ -27,10 +28,11 @@ void StepRows::plan(std::span<const ScheduledWork> work, Batch& batch, int32_t v
       if (is_scored) tasks_.push_back({row, position, &sample, true, {}});
       if (!is_sampled) continue;
       tasks_.push_back({row, position, &sample, false, {}});
-      if (request.is_forked) continue;
+      if (sample.order.sample != 0 || sample.num_output() > 0) continue;
       request.create_samples();
       for (size_t s = 1; s < request.samples.size(); ++s)
-        tasks_.push_back({row, position, request.samples[s].get(), false, {}});
+        if (request.samples[s]->state == Sequence::State::kNew)
+          tasks_.push_back({row, position, request.samples[s].get(), false, {}});
     }
   }
 }
@@ -54,10 +56,15 @@ void StepRows::consume(int first_row, int num_rows, const float* logits) {
   });
   // Callbacks belong to somebody else: one at a time, on the engine's thread, in ascending positions.
   for (RowTask& task : strip) {
-    const Request& request = task.sample->request->request;
-    std::string& error = task.sample->request->callback_error;  // once it failed it is not called again
-    if (!task.is_score || !task.output.error.empty() || !request.on_logits || !error.empty()) continue;
+    RequestState& state = *task.sample->request;
+    const Request& request = state.request;
+    std::string& error = state.callback_error;  // once it failed it is not called again
+    if (!task.is_score || !task.output.error.empty() || !request.on_logits) continue;
     if (task.position < request.score_begin || task.position >= request.score_end) continue;
+    if (!error.empty()) task.output.error = error;
+    // A step that is tried again has called before; after a row that cannot be used nothing is called.
+    if (task.position != std::max(state.next_call, request.score_begin) || !error.empty()) continue;
+    state.next_call = task.position + 1;
     try {
       request.on_logits(task.position, row_of(task).data(), vocab_size_);
     } catch (const std::exception& e) {

@@ -62,7 +62,7 @@ std::span<const ScheduledWork> Scheduler::schedule() {
 void Scheduler::schedule_running(bool decodes) {
   for (size_t i = 0; i < running_.size() && budget_ > 0; ++i) {
     Sequence& sequence = *running_[i];
-    if ((sequence.num_remaining() == 1) != decodes) continue;
+    if (sequence.is_held || (sequence.num_remaining() == 1) != decodes) continue;
     give_tokens(sequence);
   }
 }
@@ -98,6 +98,10 @@ void Scheduler::preempt(Sequence& sequence) {
   waiting_.insert(&sequence);
 }
 
+void Scheduler::restart(Sequence& sequence) {
+  if (sequence.state == Sequence::State::kRunning) preempt(sequence);
+}
+
 void Scheduler::preempt_for_test() {
   if (running_.empty()) return;
   const uint64_t pick = static_cast<uint64_t>(num_steps_) * 0x9E3779B97F4A7C15ull >> 33;
@@ -115,6 +119,10 @@ void Scheduler::admit_waiting() {
   for (auto it = waiting_.begin();
        it != waiting_.end() && num_running() < config_.max_num_seqs && budget_ > 0;) {
     Sequence& sequence = **it;
+    if (sequence.is_held) {
+      ++it;
+      continue;
+    }
     const int32_t max_cached = std::min(sequence.max_cached, sequence.num_wanted - 1);
     if (kv_.is_prefix_coming(sequence.blocks, sequence.tokens, max_cached)) {
       ++it;

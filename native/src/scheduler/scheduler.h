@@ -43,6 +43,8 @@ class Scheduler {
   // else waits to be recomputed. Block copies to make are appended to `copies`.
   void fork(const Sequence& parent, Sequence& child, std::vector<BlockCopy>& copies);
   void remove(Sequence& sequence);  // finished or aborted; gives its blocks back
+  // What was computed for it is not to be trusted: back to its place among the waiting ones.
+  void restart(Sequence& sequence);
 
   // Work of the next step, oldest sequence first. Valid until the next call.
   std::span<const ScheduledWork> schedule();

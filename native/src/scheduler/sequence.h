@@ -26,6 +26,8 @@ struct Sequence {
   int32_t num_wanted = 0;       // tokens to compute: all of them, or fewer when only scores are asked
   int32_t max_cached = std::numeric_limits<int32_t>::max();  // most tokens that may be skipped at admission
 
+  bool is_held = false;  // not computed now; keeps its place and, unless somebody needs them, its blocks
+
   // The scheduler's own.
   State state = State::kNew;
   int32_t num_computed = 0;   // leading tokens whose cache entries exist

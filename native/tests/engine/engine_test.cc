@@ -200,7 +200,7 @@ TEST(a_device_that_stays_broken_is_reported_by_poll) {
     what = e.what();
   }
   CHECK(what.find("device failed") != std::string::npos);
-  CHECK_EQ(num_done, 6u);  // two in each of three failed steps came back as errors first
+  CHECK_EQ(num_done, 16u);  // each failed alone, and then it was clear that it is not the requests
   Request late = request(100, {1}, 1);
   CHECK_THROWS(Error, rig.engine.try_submit(late));
 }
@@ -284,6 +284,72 @@ TEST(scores_of_a_single_token_are_an_empty_list) {
   const Completions done = run_all(rig.engine, {r});
   CHECK_EQ(done.at(1).error, "");
   CHECK(done.at(1).prompt_logprobs.empty() && done.at(1).samples.empty());
+}
+
+// A device that computes its first step when told to.
+class GatedExecutor : public FakeExecutor {
+ public:
+  using FakeExecutor::FakeExecutor;
+  void forward(const Batch& batch, LogitsSink& sink) override {
+    has_begun = true;
+    has_begun.notify_all();
+    is_open.wait(false);
+    FakeExecutor::forward(batch, sink);
+  }
+  void open() {
+    is_open = true;
+    is_open.notify_all();
+  }
+  std::atomic<bool> has_begun = false, is_open = false;
+};
+
+struct GatedRig {
+  GatedRig() : engine(executor, pool, odd_tokens(256), config()) {}
+  ~GatedRig() { executor.open(); }
+  static EngineConfig config() {
+    EngineConfig config;
+    config.max_num_seqs = 2;
+    config.num_blocks = {64};
+    return config;
+  }
+  GatedExecutor executor{FakeExecutorConfig{}};
+  ThreadPool pool{1};
+  Engine engine;
+};
+
+TEST(what_waits_can_be_given_up_while_the_rest_goes_on) {
+  GatedRig rig;
+  for (uint64_t id = 0; id < 10; ++id) {
+    Request r = request(id, {1, static_cast<int32_t>(id)}, 3);
+    CHECK(rig.engine.try_submit(r));
+    if (id == 1) rig.executor.has_begun.wait(false);  // the first, perhaps both, run
+  }
+  rig.engine.abort_unstarted();
+  rig.executor.open();
+  Completions done;
+  while (done.size() < 10) poll_into(rig.engine, done);
+  CHECK(done[0].samples[0].finish_reason == FinishReason::kLength);
+  for (uint64_t id = 2; id < 10; ++id) CHECK(done[id].samples[0].finish_reason == FinishReason::kAborted);
+  rig.engine.check_integrity();
+  Request late = request(20, {1}, 1);  // it is not a lasting state
+  CHECK(rig.engine.try_submit(late));
+  while (done.size() < 11) poll_into(rig.engine, done);
+  CHECK(done[20].samples[0].finish_reason == FinishReason::kLength);
+}
+
+TEST(an_engine_in_a_hung_step_can_be_looked_at_and_left) {
+  GatedRig rig;
+  Request r = request(7, {1, 2, 3}, 4);
+  CHECK(rig.engine.try_submit(r));
+  rig.executor.has_begun.wait(false);
+  const std::string about = rig.engine.describe();
+  CHECK(about.find("\"computing\":true") != std::string::npos);
+  CHECK(about.find("\"id\":7") != std::string::npos);
+  CHECK(about.find("\"step_tokens\":3") != std::string::npos);
+  rig.engine.check_integrity();
+  CHECK(!rig.engine.try_stop(0.01));
+  rig.executor.open();
+  CHECK(rig.engine.try_stop(60));
 }
 
 TEST_MAIN()

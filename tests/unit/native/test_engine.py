@@ -1,7 +1,9 @@
 """The engine through its bindings, on the executor without a model."""
 
 import gc
+import json
 import struct
+import sys
 import weakref
 
 import pytest
@@ -10,6 +12,7 @@ from deepinfer_cli._native import (
     Completion,
     Engine,
     FakeExecutor,
+    FaultyExecutor,
     NativeError,
     Request,
     SamplingParams,
@@ -126,20 +129,51 @@ def test_refusals_name_the_reason() -> None:
         assert caught.value.args[1] == "bad_request"
 
 
-def test_a_failed_step_is_an_error_of_its_requests() -> None:
-    engine = make_engine(fail_at_step=0)
+def test_a_failed_step_is_tried_again() -> None:
+    requests = [Request(i, [1, i], SamplingParams(max_tokens=4, ignore_eos=True)) for i in range(3)]
+    want = run(make_engine(), requests)
+    engine = make_engine(fail_at_step=2)
+    got = run(engine, requests)
+    for i in range(3):
+        assert got[i].error == "" and got[i].samples[0].tokens == want[i].samples[0].tokens
+    assert engine.stats()["num_failed_steps"] == 1
+
+
+def test_a_request_that_fails_alone_twice_is_an_error() -> None:
+    engine = make_engine(fail_at_step=0, num_failing_steps=2)
     first = run(engine, [Request(1, [1], SamplingParams(max_tokens=2))])[1]
-    assert "failed at step 0" in first.error and first.error_retryable
-    assert run(engine, [Request(2, [1], SamplingParams(max_tokens=2))])[2].error == ""
+    assert "failed at step 1" in first.error and first.error_retryable
+    second = run(engine, [Request(2, [1], SamplingParams(max_tokens=2))])[2]
+    assert second.error == ""
 
 
 def test_a_dead_executor_is_reported_by_poll() -> None:
-    engine = make_engine(fail_at_step=0, num_failing_steps=100)
+    engine = make_engine(fail_at_step=0, num_failing_steps=10_000)
     with pytest.raises(NativeError, match="failed at step"):
-        for i in range(10):
+        for i in range(100):
             engine.try_submit(Request(i, [1], SamplingParams(max_tokens=2)))
             while not engine.poll(10, 1.0):
                 pass
+
+
+def test_an_executor_with_faults() -> None:
+    inner = FakeExecutor(VOCAB, block_tokens=4)
+    before = sys.getrefcount(inner)
+    executor = FaultyExecutor(inner, seed=3, throw_rate=0.1, copy_rate=0.5)
+    assert sys.getrefcount(inner) == before + 1  # kept by the other
+    table = TokenTable([b"x"] * VOCAB, [False] * VOCAB)
+    engine = Engine(executor, ThreadPool(1), table, num_blocks=[30], debug_checks=True)
+    requests = [
+        Request(i, [1, i], SamplingParams(max_tokens=6, ignore_eos=True), num_samples=1 + i % 3)
+        for i in range(30)
+    ]
+    got, want = run(engine, requests), run(make_engine(), requests)
+    for i in range(30):
+        tokens = [s.tokens for s in got[i].samples]
+        assert got[i].error or tokens == [s.tokens for s in want[i].samples]
+    assert engine.stats()["num_failed_steps"] > 0
+    assert json.loads(engine.describe())["core"]["requests"] == []
+    engine.check_integrity()
 
 
 def test_nan_logits_end_one_row() -> None:
