@@ -216,6 +216,7 @@ class Request:
         score_begin: int = 0,  # positions [score_begin, score_end) go to on_logits
         score_end: int = 0,
         on_logits: Callable[[int, memoryview], object] | None = None,  # (position, float32 row)
+        token_times: bool = False,  # fill SampleResult.token_times
     ) -> None: ...
     @property
     def id(self) -> int: ...
@@ -233,6 +234,8 @@ class Request:
     def score_begin(self) -> int: ...
     @property
     def score_end(self) -> int: ...
+    @property
+    def token_times(self) -> bool: ...
 
 class TokenLogprobs:
     @property
@@ -256,6 +259,8 @@ class SampleResult:
     @property
     def stop_token(self) -> int: ...  # -1 = none
     @property
+    def token_times(self) -> list[float]: ...  # of each token: time.monotonic() when its step ended
+    @property
     def logprobs(self) -> list[TokenLogprobs]: ...
 
 class Completion:
@@ -275,6 +280,8 @@ class Completion:
     def num_cached_tokens(self) -> int: ...
     @property
     def num_preemptions(self) -> int: ...
+    @property
+    def submit_time(self) -> float: ...  # time.monotonic() at try_submit
     @property
     def queue_seconds(self) -> float: ...
     @property
@@ -344,3 +351,45 @@ def dequantize(dtype: str, blocks: bytes) -> bytes: ...  # float32 bytes of a we
 
 # (KL(base || other) in nats, most likely token of each) of two rows of float32 logits
 def logit_divergence(base: memoryview, other: memoryview) -> tuple[float, int, int]: ...
+
+# --- measurement ----------------------------------------------------------------------------------
+# Best wall time. Results are (rows, seconds of a call, bytes it must read, operations of it).
+
+# 10^9 operations per second in registers; kind: int8, bf16 or fp32; 0 = not known here
+def peak_gops(kind: str, seconds: float, pool: ThreadPool) -> float: ...
+def measure_linear(
+    dtype: str,
+    n: int,
+    k: int,
+    rows: list[int],
+    pool: ThreadPool,
+    *,
+    precision: str = "fast",
+    isa: str = "",
+    seconds: float = 0.05,
+    rotated_bytes: int = 0,
+) -> list[tuple[int, float, int, float]]: ...
+def measure_attention(
+    num_heads: int,
+    num_kv_heads: int,
+    head_dim: int,
+    num_sequences: int,
+    context: int,
+    new_tokens: int,
+    pool: ThreadPool,
+    *,
+    kv_dtype: str = "f16",
+    block_tokens: int = 32,
+    isa: str = "",
+    seconds: float = 0.05,
+    rotated_bytes: int = 0,
+) -> tuple[int, float, int, float]: ...
+def measure_rows(  # kernel: rms_norm, swiglu, prepare_int8, prepare_bf16, prepare_fp32
+    kernel: str,
+    width: int,
+    num_rows: int,
+    pool: ThreadPool,
+    *,
+    isa: str = "",
+    seconds: float = 0.05,
+) -> tuple[int, float, int, float]: ...

@@ -24,6 +24,7 @@ class CommandEntry(NamedTuple):
 
 COMMANDS: dict[str, CommandEntry] = {
     "run": CommandEntry("run", "Run a model over rows of JSON Lines"),
+    "bench": CommandEntry("bench", "Measure speed: one point, a sweep, kernels; compare and plot runs"),
     "eval": CommandEntry("eval", "Evaluate a model on a task, or its perplexity on texts"),
     "download": CommandEntry("download", "Fetch a model into the cache and print its path"),
     "build": CommandEntry("build", "Rebuild the native core and check its kernels"),

@@ -130,3 +130,10 @@ def memory_read_gbps(seconds: float = 0.2, pool: ThreadPool | None = None) -> fl
     from deepinfer_cli import _native
 
     return _native.dram_read_gbps(seconds, pool or _native.ThreadPool(num_cores()))
+
+
+def peak_gops(kind: str, seconds: float = 0.1, pool: ThreadPool | None = None) -> float:
+    """10^9 operations per second that the cores do in registers; kind: int8, bf16 or fp32; 0 = unknown."""
+    from deepinfer_cli import _native
+
+    return _native.peak_gops(kind, seconds, pool or _native.ThreadPool(num_cores()))

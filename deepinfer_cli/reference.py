@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from deepinfer_cli.app import COMMANDS, load_command
+from deepinfer_cli.bench.pages import bench_page
 from deepinfer_cli.commands.options import PANELS
 from deepinfer_cli.config.environment import PROCESS_VARIABLES
 from deepinfer_cli.config.json_schema import run_config_schema
@@ -154,6 +155,7 @@ PAGES: Final[dict[str, dict[str, Callable[[], str]]]] = {
         "docs/reference/config.md": config_page,
         "docs/reference/environment.md": environment_page,
         "docs/reference/rows.md": lambda: _NOTICE + rows_page(),
+        "docs/reference/bench.md": lambda: _NOTICE + bench_page(),
         "docs/reference/errors.md": lambda: _NOTICE + errors_page(),
     },
 }

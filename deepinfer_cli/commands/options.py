@@ -44,11 +44,11 @@ def _default_text(spec: Setting) -> str:
     return f" [default: {spec.default}]"
 
 
-def _option(spec: Setting) -> Any:
+def setting_option(spec: Setting, panel: str | None = None) -> Any:
     """The annotation by which Typer declares this setting's option; values stay text for the layers."""
     details: dict[str, Any] = {
         "help": spec.help + _default_text(spec),
-        "rich_help_panel": PANELS[spec.group],
+        "rich_help_panel": panel or PANELS[spec.group],
         "show_default": False,
     }
     if spec.kind == "bool":
@@ -79,7 +79,9 @@ def setting_parameters(
     chosen.sort(key=lambda s: order[s.group])
     keyword = inspect.Parameter.KEYWORD_ONLY
     return [
-        inspect.Parameter(s.key, keyword, default=0 if s.key == "verbose" else None, annotation=_option(s))
+        inspect.Parameter(
+            s.key, keyword, default=0 if s.key == "verbose" else None, annotation=setting_option(s)
+        )
         for s in chosen
     ]
 

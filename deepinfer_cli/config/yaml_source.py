@@ -62,7 +62,9 @@ class YamlSettings:
 
 
 @dataclass(slots=True)
-class _Reader:
+class NodeReader:
+    """Walks one document's nodes; remembers places and notes."""
+
     file: str
     places: dict[Path_, Place] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -198,7 +200,7 @@ class _BoundedLoader(yaml.SafeLoader):
         return node
 
 
-def _compose(text: str, file: str) -> yaml.Node | None:
+def compose(text: str, file: str) -> yaml.Node | None:
     """The node tree of one document; syntax errors become one sentence with their place."""
     try:
         node: yaml.Node | None = yaml.compose(text, Loader=_BoundedLoader)
@@ -220,8 +222,8 @@ def _compose(text: str, file: str) -> yaml.Node | None:
 
 def parse_settings(text: str, file: str) -> YamlSettings:
     """The settings in a YAML document. An empty document has none."""
-    root = _compose(text, file)
-    reader = _Reader(file)
+    root = compose(text, file)
+    reader = NodeReader(file)
     if root is None or (isinstance(root, yaml.ScalarNode) and root.value in NULL_WORDS):
         return YamlSettings(file, {}, {}, {})
     values = reader.settings(root, ())
@@ -232,6 +234,11 @@ def parse_settings(text: str, file: str) -> YamlSettings:
 
 def read_settings(path: str) -> YamlSettings:
     """The settings in a YAML file of at most MAX_FILE_BYTES."""
+    return parse_settings(read_text(path), path)
+
+
+def read_text(path: str) -> str:
+    """The text of a YAML file of at most MAX_FILE_BYTES."""
     try:
         with Path(path).open("rb") as f:
             data = f.read(MAX_FILE_BYTES + 1)
@@ -240,18 +247,17 @@ def read_settings(path: str) -> YamlSettings:
     if len(data) > MAX_FILE_BYTES:
         raise ConfigError(f"{path}: a config file may have at most {MAX_FILE_BYTES >> 20} MiB")
     try:
-        text = data.decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as e:
         line = data.count(b"\n", 0, e.start) + 1
         raise ConfigError(f"{path}:{line}: not valid UTF-8") from None
-    return parse_settings(text, path)
 
 
 def parse_value(spec: Setting, text: str, where: str) -> tuple[Any, list[str]]:
     """(JSON value, notes) of a list or map written in one argument, by the same rules as in a file."""
-    reader = _Reader(where)
+    reader = NodeReader(where)
     try:
-        node = _compose(text, where)
+        node = compose(text, where)
         value = None if node is None else reader.value(spec, node, (spec.key,))
     except ConfigError as e:
         raise ConfigError(f"{where}: {e.message.split(': ', 1)[-1]}", e.hint) from None

@@ -62,7 +62,13 @@ class NativeEngine:
         self._sampling: dict[SamplingValues, _native.SamplingParams] = {}
 
     def request(
-        self, request_id: int, token_ids: Sequence[int], params: SamplingValues, seed: int
+        self,
+        request_id: int,
+        token_ids: Sequence[int],
+        params: SamplingValues,
+        seed: int,
+        *,
+        token_times: bool = False,
     ) -> _native.Request:
         return _native.Request(
             request_id,
@@ -71,6 +77,7 @@ class NativeEngine:
             num_samples=params.n,
             seed=seed,
             prompt_logprobs=params.prompt_logprobs,
+            token_times=token_times,
         )
 
     def scoring_request(
@@ -146,6 +153,20 @@ class NativeEngine:
     @property
     def num_threads(self) -> int:
         return int(self._pool.num_threads)
+
+    @property
+    def pool(self) -> _native.ThreadPool:
+        """The threads that compute; measurements of the machine use them while the engine rests."""
+        return self._pool
+
+    @property
+    def executor_info(self) -> dict[str, Any]:
+        """Sizes of the model as the executor holds it; empty for the built-in fake one."""
+        return dict(getattr(self._executor, "info", None) or {})
+
+    @property
+    def cache_groups(self) -> Sequence[Any]:
+        return list(self._executor.cache_groups)
 
     def close(self) -> None:
         self._engine.stop()

@@ -12,5 +12,6 @@ void bind_text(nanobind::module_& m);        // TokenTable, TextState
 void bind_engine(nanobind::module_& m);      // ThreadPool, Executor, FakeExecutor, Engine and their data
 void bind_cpu(nanobind::module_& m);         // CpuExecutor, kernel levels, self-test, decoding
 void bind_quality(nanobind::module_& m);     // logit_divergence
+void bind_measure(nanobind::module_& m);     // peak_gops, measure_linear, measure_attention, measure_rows
 
 }  // namespace deepinfer::bindings

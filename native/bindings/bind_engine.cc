@@ -71,7 +71,7 @@ class LogitsCallback {
 
 Request make_request(uint64_t id, std::vector<int32_t> prompt, SamplingParams sampling, int32_t num_samples,
                      uint64_t seed, int32_t prompt_logprobs, int32_t score_begin, int32_t score_end,
-                     nb::object on_logits) {
+                     nb::object on_logits, bool token_times) {
   Request request;
   request.id = id;
   request.prompt = std::move(prompt);
@@ -81,6 +81,7 @@ Request make_request(uint64_t id, std::vector<int32_t> prompt, SamplingParams sa
   request.prompt_logprobs = prompt_logprobs;
   request.score_begin = score_begin;
   request.score_end = score_end;
+  request.wants_token_times = token_times;
   if (!on_logits.is_none()) request.on_logits = LogitsCallback(std::move(on_logits));
   return request;
 }
@@ -154,7 +155,7 @@ void bind_requests(nb::module_& m) {
   nb::class_<Request>(m, "Request", nb::type_slots(request_slots))
       .def(nb::new_(&make_request), "id"_a, "prompt"_a, "sampling"_a, nb::kw_only(), "num_samples"_a = 1,
            "seed"_a = 0, "prompt_logprobs"_a = -1, "score_begin"_a = 0, "score_end"_a = 0,
-           "on_logits"_a.none() = nb::none())
+           "on_logits"_a.none() = nb::none(), "token_times"_a = false)
       .def_ro("id", &Request::id)
       .def_ro("prompt", &Request::prompt)
       .def_ro("sampling", &Request::sampling)
@@ -162,7 +163,8 @@ void bind_requests(nb::module_& m) {
       .def_ro("seed", &Request::seed)
       .def_ro("prompt_logprobs", &Request::prompt_logprobs)
       .def_ro("score_begin", &Request::score_begin)
-      .def_ro("score_end", &Request::score_end);
+      .def_ro("score_end", &Request::score_end)
+      .def_ro("token_times", &Request::wants_token_times);
 }
 
 void bind_completions(nb::module_& m) {
@@ -178,6 +180,7 @@ void bind_completions(nb::module_& m) {
       .def_prop_ro("finish_reason", [](const SampleResult& s) { return finish_reason_name(s.finish_reason); })
       .def_ro("stop_string", &SampleResult::stop_string)
       .def_ro("stop_token", &SampleResult::stop_token)
+      .def_ro("token_times", &SampleResult::token_times)
       .def_prop_ro("logprobs", [](const SampleResult& s) { return std::vector<TokenLogprobs>(s.logprobs); });
 
   nb::class_<Completion>(m, "Completion")
@@ -190,6 +193,7 @@ void bind_completions(nb::module_& m) {
       .def_ro("num_prompt_tokens", &Completion::num_prompt_tokens)
       .def_ro("num_cached_tokens", &Completion::num_cached_tokens)
       .def_ro("num_preemptions", &Completion::num_preemptions)
+      .def_ro("submit_time", &Completion::submit_time)
       .def_ro("queue_seconds", &Completion::queue_seconds)
       .def_ro("first_token_seconds", &Completion::first_token_seconds)
       .def_ro("total_seconds", &Completion::total_seconds);

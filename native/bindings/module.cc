@@ -15,4 +15,5 @@ NB_MODULE(_native, m) {
   deepinfer::bindings::bind_engine(m);
   deepinfer::bindings::bind_cpu(m);
   deepinfer::bindings::bind_quality(m);
+  deepinfer::bindings::bind_measure(m);
 }

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path(__file__).parent.parent / "texts"
+SHIPPED = Path(__file__).parents[2] / "deepinfer_cli" / "bench" / "texts"  # prose and code of benchmarks
 TEXTS = FOLDER / "texts.jsonl"
 MIN_TOKENS = 300  # without the header
 MAX_TOKENS = 384  # without the header; longer sources are cut here
@@ -45,6 +46,11 @@ def load_texts() -> list[FixedText]:
     return [
         FixedText(**{**r, "tokens": tuple(r["tokens"]), "positions": tuple(r["positions"])}) for r in records
     ]
+
+
+def source_of(kind: str) -> Path:
+    """The file that the texts of a kind were cut from."""
+    return (FOLDER if kind == "chat" else SHIPPED) / f"{kind}.txt"
 
 
 def read_sections(path: Path) -> dict[str, str]:

@@ -15,7 +15,14 @@ from pathlib import Path
 
 from deepinfer_cli.bench.peers.llama_cpp import LlamaCpp
 from tests.support import hf_llama
-from tests.support.fixed_texts import FOLDER, MAX_TOKENS, MIN_TOKENS, TEXTS, choose_positions, read_sections
+from tests.support.fixed_texts import (
+    MAX_TOKENS,
+    MIN_TOKENS,
+    TEXTS,
+    choose_positions,
+    read_sections,
+    source_of,
+)
 
 SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
 HEADER = f"<|im_start|>system\n{SYSTEM}<|im_end|>\n<|im_start|>user\n"
@@ -50,7 +57,7 @@ def main(model_path: Path) -> None:
         known = {r["name"]: r for r in map(json.loads, TEXTS.read_text(encoding="utf-8").splitlines())}
     records = []
     for kind in ("prose", "code", "chat"):
-        for name, source in read_sections(FOLDER / f"{kind}.txt").items():
+        for name, source in read_sections(source_of(kind)).items():
             num_header, text = 0, source
             if kind == "chat":
                 num_header = len(tokenizer.tokenize(HEADER, parse_special=True))

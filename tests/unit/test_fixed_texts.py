@@ -4,12 +4,12 @@ from collections import Counter
 
 from tests.support.fixed_texts import (
     FIRST_CANDIDATE,
-    FOLDER,
     MIN_TOKENS,
     NUM_POSITIONS,
     choose_positions,
     load_texts,
     read_sections,
+    source_of,
 )
 
 
@@ -19,7 +19,7 @@ def test_fifty_texts_of_three_kinds():
     assert len({t.name for t in texts}) == 50
     assert len({t.tokens for t in texts}) == 50
     for kind in ("prose", "code", "chat"):
-        sources = read_sections(FOLDER / f"{kind}.txt")
+        sources = read_sections(source_of(kind))
         assert [t.name for t in texts if t.kind == kind] == list(sources)
         assert all(sources[t.name] in t.text for t in texts if t.kind == kind)
 

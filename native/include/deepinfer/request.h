@@ -2,6 +2,7 @@
 // text; rows, templates and JSON belong to the caller.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -39,6 +40,9 @@ struct Request {
   uint64_t seed = 0;             // effective seed: randomness is f(seed, sample, position, token)
   int32_t prompt_logprobs = -1;  // -1 none, else like top_logprobs for every prompt token but the first
   std::shared_ptr<const ConstraintTemplate> constraint;  // may be null
+  bool wants_token_times = false;                        // fill SampleResult::token_times
+  // When the caller handed it over; all times below count from here. Engine::try_submit sets it.
+  std::chrono::steady_clock::time_point submitted_at{};
 
   // Scoring path: called on the engine thread with the logits that predict position `position` (the
   // token at `position` is scored by them), for every position in [score_begin, score_end), each once, in
@@ -67,6 +71,9 @@ struct SampleResult {
   std::string stop_string;              // the stop string that matched, if one did
   int32_t stop_token = -1;              // the end-of-sequence or stop token that ended it, if one did
   std::vector<TokenLogprobs> logprobs;  // [tokens.size()] when asked
+  // [tokens.size()] when asked: seconds on the steady clock at the end of the step that made each token, so
+  // tokens of one step have the same time and differences are times between steps, not between deliveries.
+  std::vector<double> token_times;
 };
 
 struct Completion {
@@ -78,6 +85,7 @@ struct Completion {
   int32_t num_prompt_tokens = 0;
   int32_t num_cached_tokens = 0;  // prompt tokens taken from the prefix cache at first admission
   int32_t num_preemptions = 0;
+  double submit_time = 0;          // seconds on the steady clock
   double queue_seconds = 0;        // submit to first admission
   double first_token_seconds = 0;  // submit to first sampled token
   double total_seconds = 0;        // submit to completion

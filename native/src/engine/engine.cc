@@ -131,6 +131,8 @@ Engine::~Engine() { stop(); }
 
 bool Engine::try_submit(Request& request) {
   impl_->core.check_request(request);
+  if (request.submitted_at == RequestState::Clock::time_point{})
+    request.submitted_at = RequestState::Clock::now();
   const std::scoped_lock lock(impl_->mutex);
   if (impl_->failure) std::rethrow_exception(impl_->failure);
   if (impl_->is_stopping) fail(ErrorCode::kInternal, "the engine has been stopped");

@@ -188,6 +188,7 @@ void EngineCore::advance() {
     stats_.num_prompt_tokens += std::clamp(num_prompt - sequence->num_computed, 0, num_tokens);
     scheduler_.advance(*sequence, num_tokens);
   }
+  step_time_ = std::chrono::duration<double>(RequestState::Clock::now().time_since_epoch()).count();
   for (RowTask& task : rows_.tasks()) {
     RequestState& request = *task.sample->request;
     if (request.is_done) continue;
@@ -241,6 +242,7 @@ void EngineCore::append_token(RowTask& task) {
   }
   ++stats_.num_generated_tokens;
   sample.append(token);
+  if (request.request.wants_token_times) sample.result.token_times.push_back(step_time_);
   if (sampling.top_logprobs >= 0) sample.result.logprobs.push_back(std::move(task.output.logprobs));
   if (sample.matcher && !sample.matcher->accept(token))
     return fail_sample(sample, str_cat("the constraint failed: ", sample.matcher->error()));

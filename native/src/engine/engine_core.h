@@ -86,6 +86,7 @@ class EngineCore {
   std::vector<BlockCopy> copies_;
   std::vector<Completion> finished_;
   EngineStats stats_;
+  double step_time_ = 0;  // end of the step in progress, seconds on the steady clock
   uint64_t num_arrived_ = 0;
   FaultSearch search_;
   bool is_anybody_held_ = false;

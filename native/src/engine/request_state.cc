@@ -46,7 +46,9 @@ RequestState::RequestState(Request&& submitted, uint64_t arrival, std::span<cons
     : request(std::move(submitted)), ordinal(arrival), stop_tokens(request.sampling.stop_token_ids) {
   if (!request.sampling.ignore_eos || request.constraint)  // only the constraint knows when its text may end
     stop_tokens.insert(stop_tokens.end(), eos_token_ids.begin(), eos_token_ids.end());
+  if (request.submitted_at == Clock::time_point{}) request.submitted_at = Clock::now();
   completion.id = request.id;
+  completion.submit_time = std::chrono::duration<double>(request.submitted_at.time_since_epoch()).count();
   completion.num_prompt_tokens = num_prompt();
   int32_t begin = std::numeric_limits<int32_t>::max();
   if (request.prompt_logprobs >= 0 && num_prompt() > 1) {
@@ -80,7 +82,7 @@ void RequestState::create_samples() {
 }
 
 double RequestState::seconds_since_submit() const {
-  return std::chrono::duration<double>(Clock::now() - submitted_at).count();
+  return std::chrono::duration<double>(Clock::now() - request.submitted_at).count();
 }
 
 void RequestState::take_first_error() {

@@ -56,7 +56,6 @@ struct RequestState {
   int32_t next_call = 0;       // positions before it have been given to on_logits
   std::string callback_error;  // not empty: on_logits threw
 
-  Clock::time_point submitted_at = Clock::now();
   double seconds_since_submit() const;
 
   int32_t num_prompt() const { return static_cast<int32_t>(request.prompt.size()); }

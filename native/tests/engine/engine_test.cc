@@ -79,6 +79,24 @@ TEST(answers_every_request) {
   CHECK_EQ(rig.engine.stats().num_prompt_tokens, 150);
 }
 
+TEST(token_times_count_steps_from_the_submission) {
+  Rig rig;
+  std::vector<Request> requests;
+  for (uint64_t id = 0; id < 6; ++id) {
+    requests.push_back(request(id, {1, 2, static_cast<int32_t>(id)}, 5));
+    requests.back().wants_token_times = id % 2 == 0;
+  }
+  for (const auto& [id, c] : run_all(rig.engine, std::move(requests))) {
+    const std::vector<double>& times = c.samples[0].token_times;
+    CHECK_EQ(times.size(), id % 2 == 0 ? 5u : 0u);
+    CHECK(std::ranges::is_sorted(times));
+    CHECK(c.submit_time > 0);
+    if (times.empty()) continue;
+    CHECK(times[0] >= c.submit_time + c.queue_seconds);
+    CHECK(times[4] <= c.submit_time + c.total_seconds);
+  }
+}
+
 TEST(a_full_queue_pushes_back_and_keeps_the_request) {
   FakeExecutorConfig slow;
   slow.seconds_per_token = 0.001;

@@ -3,7 +3,6 @@
 import random
 import unicodedata
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
@@ -15,9 +14,10 @@ from deepinfer_cli.tokenizer.gguf import gguf_tokenizer
 from deepinfer_cli.tokenizer.library import LibraryTokenizer, TokenizerError, byte_level_table
 from deepinfer_cli.tokenizer.native_bpe import native_twin
 from deepinfer_cli.tokenizer.pre import PRE_TOKENIZERS
+from tests.support.fixed_texts import source_of
 from tests.support.tiny_tokenizer import gguf_metadata
 
-TEXTS = Path(__file__).parents[2] / "texts"
+TEXTS = [source_of(kind) for kind in ("prose", "code", "chat")]
 PRE_NAMES = ("gpt-2", "smollm", "llama-bpe", "qwen2")
 SPECIALS = ("<|im_start|>", "<|im_end|>", "<|im|>", "<|", "é!")
 ADDED = ("|x|", "im_")
@@ -74,7 +74,7 @@ def trained(pre_name: str) -> LibraryTokenizer:
         backend.normalizer = normalizers.NFC()
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())[:-3]
     trainer = trainers.BpeTrainer(vocab_size=900, initial_alphabet=alphabet, show_progress=False)
-    backend.train([str(TEXTS / name) for name in ("prose.txt", "code.txt", "chat.txt")], trainer)
+    backend.train(list(map(str, TEXTS)), trainer)
     backend.add_special_tokens(list(SPECIALS))
     backend.add_tokens([AddedToken(text, normalized=False) for text in ADDED])
     size = backend.get_vocab_size()
@@ -100,8 +100,8 @@ def test_ids_equal_the_library(pre_name: str) -> None:
     rng = random.Random(11)
     for _ in range(4_000):
         assert_equal_encodings(library, random_text(rng), twin)
-    for name in ("prose.txt", "code.txt", "chat.txt"):
-        assert_equal_encodings(library, (TEXTS / name).read_text(encoding="utf-8"), twin)
+    for path in TEXTS:
+        assert_equal_encodings(library, path.read_text(encoding="utf-8"), twin)
 
 
 def test_long_words_equal_the_library() -> None:
