@@ -29,7 +29,7 @@ _QUALITY_PANEL = "Perplexity and comparison with a reference (`deepinfer eval pp
 _WITHOUT = (
     *("logprobs", "top_logprobs", "prompt_logprobs", "return_token_ids", "max_failures"),
     *("errors", "run_file", "timing", "output_format", "order", "stop", "stop_token_ids", "include_stop"),
-    *("ignore_eos", "logit_bias"),
+    *("ignore_eos", "logit_bias", "fsync"),
 )
 _HELPS = {
     "n": "Samples per problem; default is the task's (16 for aime, 8 for gpqa_diamond)",

@@ -16,11 +16,12 @@ from deepinfer_cli.console import Console, talk_of
 from deepinfer_cli.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
-    from deepinfer_cli.config.run_config import Action
+    from deepinfer_cli.config.run_config import Action, RunConfig
 
 COMMAND_CLASS = SettingsCommand
 
 CHECK_PANEL = "Check without running"
+RESUME_PANEL = "After an interruption"
 
 
 def _action(dry_run: bool, validate: bool, show_tokens: bool) -> Action:
@@ -29,6 +30,21 @@ def _action(dry_run: bool, validate: bool, show_tokens: bool) -> Action:
     if show_tokens and not dry_run:
         raise UsageError("--show-tokens goes with --dry-run", "add --dry-run")
     return "dry_run" if dry_run else "validate" if validate else "run"
+
+
+def _check_resume(config: RunConfig) -> None:
+    if config.force and not config.resume:
+        raise UsageError("--force goes with --resume", "--overwrite replaces an output")
+    if not config.resume:
+        return
+    if config.action != "run":
+        raise UsageError("--resume runs rows; --validate and --dry-run do not", "leave one of them out")
+    if config.output.overwrite:
+        raise UsageError(
+            "--resume and --overwrite exclude each other", "one keeps the output, one replaces it"
+        )
+    if config.output.output in (None, "-"):
+        raise UsageError("--resume needs an output file: standard output cannot be read back", "add -o FILE")
 
 
 def _say_notes(console: Console, notes: tuple[str, ...]) -> None:
@@ -92,6 +108,22 @@ def command(
             "--show-tokens", help="With --dry-run: print each row's tokens", rich_help_panel=CHECK_PANEL
         ),
     ] = False,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            help="Go on with the output of an earlier run: keep what is there, run the rest",
+            rich_help_panel=RESUME_PANEL,
+        ),
+    ] = False,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            help="With --resume: run again what settings or input have changed, instead of refusing",
+            rich_help_panel=RESUME_PANEL,
+        ),
+    ] = False,
     **settings: Any,
 ) -> int:
     """Run a model over rows of JSON Lines and write one result row per row.
@@ -109,7 +141,15 @@ def command(
     talk = talk_of(resolved.config)
     console.configure(replace(talk, log_file=None) if print_config else talk)
     _say_notes(console, resolved.notes)
-    run_config = replace(resolved.config, inputs=tuple(prompts or ()), action=action, show_tokens=show_tokens)
+    run_config = replace(
+        resolved.config,
+        inputs=tuple(prompts or ()),
+        action=action,
+        show_tokens=show_tokens,
+        resume=resume,
+        force=force,
+    )
+    _check_resume(run_config)
     if print_config:
         console.print_data(config_text(run_config))
         return 0

@@ -43,6 +43,8 @@ class RunConfig:
     inputs: tuple[str, ...] = ()  # as written: paths, globs, "-"; empty = nothing was given
     action: Action = "run"
     show_tokens: bool = False  # with dry_run: print each row's tokens
+    resume: bool = False  # go on with the outputs of an earlier run
+    force: bool = False  # with resume: run again what no longer fits, instead of refusing
     model: ModelConfig = field(default_factory=ModelConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
     sampling: SamplingConfig = field(default_factory=SamplingConfig)

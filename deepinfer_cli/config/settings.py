@@ -429,6 +429,16 @@ class OutputConfig:
         flags=("--overwrite",),
         off_flags=("--no-overwrite",),
     )
+    fsync: float | None = setting(
+        5.0,
+        "Seconds between syncs of the output to the disk, which is what a power loss can cost; null: only at "
+        "the end",
+        flags=("--fsync",),
+        minimum=0,
+        maximum=86400,
+        metavar="SECONDS",
+        unit="s",
+    )
     run_file: str | None = setting(
         None,
         "File for settings, fingerprints and build; default is OUTPUT.run.json",

@@ -5,26 +5,40 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from deepinfer_cli import __version__
 from deepinfer_cli.config.run_config import RunConfig
 from deepinfer_cli.console import Console
-from deepinfer_cli.engine import check_rows, prepare
+from deepinfer_cli.engine import check_rows, outputs, prepare
 from deepinfer_cli.engine.counters import Counters, summary
 from deepinfer_cli.engine.signals import StopRequest
-from deepinfer_cli.errors import EXIT_BROKEN_PIPE, EXIT_FATAL, EXIT_OK, EXIT_ROWS_FAILED, OutputError
+from deepinfer_cli.errors import (
+    EXIT_BROKEN_PIPE,
+    EXIT_FATAL,
+    EXIT_OK,
+    EXIT_ROWS_FAILED,
+    InternalError,
+    OutputError,
+)
 from deepinfer_cli.models.fake import is_fake, load_fake
 from deepinfer_cli.models.types import LoadedModel
 from deepinfer_cli.requests.reader import RowReader
 from deepinfer_cli.requests.sources import Source, expand
 from deepinfer_cli.requests.types import RowRules
-from deepinfer_cli.results.manifest import SCHEMA_VERSION, RunFile, file_digest, settings_id
+from deepinfer_cli.results.manifest import (
+    SCHEMA_VERSION,
+    RunFile,
+    earlier_attempts,
+    earlier_run,
+    file_digest,
+    settings_id,
+)
 from deepinfer_cli.results.output_file import STDOUT, OutputFile
-from deepinfer_cli.results.sink import LineOutput, RowSink
+from deepinfer_cli.results.sink import RowSink
 from deepinfer_cli.results.types import RowStyle
-from deepinfer_cli.results.writer import RowWriter
 
 
 def run(config: RunConfig, console: Console, sink: RowSink | None = None) -> int:
@@ -91,13 +105,20 @@ def _judge(
     model: LoadedModel | None,
     context: int,
 ) -> int:
-    output = OutputFile(console.data.fileno(), "standard output", None, owns_fd=False)
+    output = OutputFile(console.data.fileno(), "standard output", owns_fd=False)
     check.run(output, prompts, model)
     output.flush()
     return check_rows.report(check, console, model=model, context=context)
 
 
-@dataclass(frozen=True, slots=True)
+def _last_change(path: str | None) -> float | None:
+    try:
+        return None if path is None else Path(path).stat().st_mtime
+    except OSError:
+        return None
+
+
+@dataclass(slots=True)
 class _Run:
     """One run with a loaded model, from the first read to the exit code."""
 
@@ -109,94 +130,149 @@ class _Run:
     prompts: prepare.PromptStage
     context: int
     sink: RowSink | None = None
+    counters: Counters = field(default_factory=Counters)
 
     def run(self) -> int:
-        from deepinfer_cli.engine.native import NativeEngine
+        from deepinfer_cli.engine import native
 
+        settings = self.config.engine
+        numerics = native.numerics(settings, native.planned_isa(self.model, settings))
+        facts = {key: numerics[key] for key in ("isa", "version")}
+        manifest = self._manifest(settings_id(self.config, {**self._fingerprints(), **facts}), numerics)
+        if not self.config.resume or not outputs.is_resumable(self.config):
+            return self._attempt(self.config, manifest, resumed=False)
+        written = outputs.settings_of_rows(outputs.output_paths(self.config))
+        if written is None or written == manifest["settings_id"]:
+            return self._attempt(self.config, manifest, resumed=True)
+        if not self.config.force:
+            outputs.refuse_other_settings(self.config, manifest, written)
+        return self._rerun_all(manifest)
+
+    def _rerun_all(self, manifest: dict[str, Any]) -> int:
+        """--force after changed settings: the old rows stay until all new ones are there."""
+        stage = outputs.staged(self.config)
+        written = outputs.settings_of_rows(outputs.output_paths(stage))
+        self.console.info(f"--force: all rows run again; {self.config.output.output} is replaced at the end")
+        code = self._attempt(stage, manifest, resumed=written == manifest["settings_id"])
+        if code in (EXIT_OK, EXIT_ROWS_FAILED):
+            outputs.commit_staged(self.config, stage)
+        return code
+
+    def _attempt(self, config: RunConfig, manifest: dict[str, Any], *, resumed: bool) -> int:
         with ExitStack() as cleanup:
             started = time.monotonic()
-            engine = NativeEngine(
-                self.model,
-                self.config.engine,
-                max_context=self.context,
-                max_tokens_cap=self.config.sampling.max_tokens_cap,
-            )
-            cleanup.callback(engine.close)
             stop = cleanup.enter_context(StopRequest())
-            numerics = engine.numerics(self.config.engine)
-            run_id = settings_id(self.config, {**self._fingerprints(), "isa": numerics.get("isa")})
-            manifest = self._manifest(run_id, numerics, engine)
-            run_file = RunFile(prepare.run_file_path(self.config), manifest)
-            self._say_header(engine, numerics, time.monotonic() - started)
-            return self._loop(engine, stop, run_file, manifest)
+            reader = outputs.make_reader(config, self.sources, self.console)
+            cleanup.callback(reader.close)
+            tables = outputs.new_tables() if resumed else None
+            parser = prepare.make_parser(config, self.rules, self.console.once, tables)
+            target: outputs.Outputs
+            earlier: dict[str, Any] = {}
+            last_write = None
+            if tables is None:
+                target = outputs.NewOutputs(config, self.console, self.sink, reader, parser)
+            else:
+                earlier = earlier_run(prepare.run_file_path(config))
+                last_write = _last_change(config.output.output)
+                target = outputs.ResumedOutputs.of(
+                    config, self.console, self.rules, manifest["settings_id"], reader, parser, tables
+                )
+                cleanup.callback(target.spool.close)
+                target.compare(self.counters, lambda: not stop.requested)
+                if stop.requested or not target.has_work:
+                    return self._say_nothing_to_do(reader, stop)
+            attempts = earlier_attempts(earlier, num_rows=target.num_rows_before, last_write=last_write)
+            run_file = RunFile(
+                prepare.run_file_path(config), manifest, attempts, rows_before=target.num_rows_before
+            )
+            engine = self._start_engine(cleanup, manifest)
+            self._say_header(engine, manifest["numerics"], time.monotonic() - started)
+            return self._loop(engine, stop, run_file, manifest, target, reader)
 
-    def _loop(self, engine: Any, stop: StopRequest, run_file: RunFile, manifest: Mapping[str, Any]) -> int:
+    def _start_engine(self, cleanup: ExitStack, manifest: dict[str, Any]) -> Any:
+        from deepinfer_cli.engine.native import NativeEngine
+
+        engine = NativeEngine(
+            self.model,
+            self.config.engine,
+            max_context=self.context,
+            max_tokens_cap=self.config.sampling.max_tokens_cap,
+        )
+        cleanup.callback(engine.close)
+        numerics = engine.numerics(self.config.engine)
+        if numerics["isa"] != manifest["numerics"]["isa"]:
+            raise InternalError(f"computes with {numerics['isa']} instead of {manifest['numerics']['isa']}")
+        manifest["kv_cache"] = {"bytes": engine.kv_plan.num_bytes, "tokens": engine.kv_plan.num_tokens}
+        return engine
+
+    def _say_nothing_to_do(self, reader: RowReader, stop: StopRequest) -> int:
+        """A resumed run whose output is complete: the exit code and summary that it deserves."""
+        code, status = self._verdict(reader, stop)
+        if not stop.requested:
+            self._say_summary(reader, 0.0, status)
+        return code
+
+    def _loop(
+        self,
+        engine: Any,
+        stop: StopRequest,
+        run_file: RunFile,
+        manifest: Mapping[str, Any],
+        target: outputs.Outputs,
+        reader: RowReader,
+    ) -> int:
         from deepinfer_cli.engine.loop import BatchLoop
 
-        config, counters = self.config, Counters()
-        reader = RowReader(
-            self.sources,
-            max_row_bytes=config.rows.max_row_bytes,
-            limit=config.rows.limit,
-            on_damage=self.console.warn,
-        )
-        output, errors = self._open_outputs()
+        counters = self.counters
+        num_done_before = counters.num_done
         run_file.write()
         started = time.monotonic()
         code, status = EXIT_FATAL, "failed"
         try:
             with self.console.progress() as progress:
                 if self.sink is not None:
-                    self.sink.start(config, manifest, progress)
-                BatchLoop(
-                    reader=reader,
-                    parser=prepare.make_parser(config, self.rules, self.console.once),
-                    prompts=self.prompts,
-                    engine=engine,
-                    shape=self._shape(manifest["settings_id"]),
-                    writer=RowWriter(output, errors, keep_order=config.output.order == "input"),
-                    output=output,
-                    counters=counters,
-                    stop=stop,
-                    progress=progress,
-                    max_failures=config.rows.max_failures,
-                    file_names=self.rules.file_names,
-                ).run()
-            for file in (output, errors):
-                if file is not None:
-                    file.close()
-            code, status = self._verdict(counters, reader, stop)
+                    self.sink.start(self.config, manifest, progress)
+                for stage in target.stages():
+                    BatchLoop(
+                        reader=stage.reader,
+                        parser=stage.parser,
+                        prompts=self.prompts,
+                        engine=engine,
+                        shape=self._shape(manifest["settings_id"]),
+                        writer=stage.writer,
+                        output=stage.output,
+                        counters=counters,
+                        stop=stop,
+                        progress=progress,
+                        max_failures=self.config.rows.max_failures,
+                        file_names=self.rules.file_names,
+                    ).run()
+                    for file in (stage.output, stage.errors):
+                        if file is not None:
+                            file.close()
+                    if stop.requested:
+                        break
+            code, status = self._verdict(reader, stop)
         except BrokenPipeError:
             code, status = EXIT_BROKEN_PIPE, "output closed"
             raise
         finally:
-            reader.close()
             seconds = time.monotonic() - started
+            own = {"rows": counters.num_done - num_done_before, **counters.own(), "engine": engine.stats()}
             try:
-                more = {"seconds": round(seconds, 3), "engine": engine.stats()}
-                run_file.finish(status, code, counters.as_json(), more)
+                run_file.finish(status, code, own, counters.as_json(), seconds)
             except OutputError as error:  # the rows are there; the next run can do without this file
                 self.console.warn(error.message)
             if status != "output closed":
-                self._say_summary(counters, reader, seconds, status)
+                self._say_summary(reader, seconds, status, run_file.attempts)
         return code
 
-    def _verdict(self, counters: Counters, reader: RowReader, stop: StopRequest) -> tuple[int, str]:
+    def _verdict(self, reader: RowReader, stop: StopRequest) -> tuple[int, str]:
         if stop.requested:
             return stop.exit_code, "interrupted"
         if reader.num_damaged:
             return EXIT_FATAL, "input damaged"
-        return (EXIT_ROWS_FAILED if counters.num_failed else EXIT_OK), "complete"
-
-    def _open_outputs(self) -> tuple[LineOutput, LineOutput | None]:
-        if self.sink is not None:
-            return self.sink, None
-        out = self.config.output
-        if out.output in (None, STDOUT):
-            output = OutputFile(self.console.data.fileno(), "standard output", None, owns_fd=False)
-        else:
-            output = OutputFile.create(str(out.output))
-        return output, None if out.errors is None else OutputFile.create(out.errors)
+        return (EXIT_ROWS_FAILED if self.counters.num_failed else EXIT_OK), "complete"
 
     def _shape(self, run_id: str) -> Any:
         style = RowStyle(
@@ -222,7 +298,7 @@ class _Run:
             "row_template": file_digest(self.config.rows.template),
         }
 
-    def _manifest(self, run_id: str, numerics: Mapping[str, Any], engine: Any) -> dict[str, Any]:
+    def _manifest(self, run_id: str, numerics: Mapping[str, Any]) -> dict[str, Any]:
         return {
             "schema_version": SCHEMA_VERSION,
             "deepinfer": __version__,
@@ -232,7 +308,7 @@ class _Run:
             "fingerprints": self._fingerprints(),
             "numerics": dict(numerics),
             "context": self.context,
-            "kv_cache": {"bytes": engine.kv_plan.num_bytes, "tokens": engine.kv_plan.num_tokens},
+            "kv_cache": None,  # filled in when the engine has planned it
             "inputs": prepare.input_fingerprint(self.sources),
             "output": self.config.output.output or STDOUT,
             "byte_stable": not self.config.output.timing,
@@ -249,9 +325,11 @@ class _Run:
         if self.config.output.timing:
             info("--timing: rows hold times, so this output differs from run to run")
 
-    def _say_summary(self, counters: Counters, reader: RowReader, seconds: float, status: str) -> None:
+    def _say_summary(
+        self, reader: RowReader, seconds: float, status: str, attempts: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
         for name, count in zip(self.rules.file_names, reader.rows_per_file, strict=True):
             if count == 0 and reader.done and status == "complete":
                 self.console.warn(f"{name} has no rows")
-        for line in summary(counters, seconds, damaged=reader.num_damaged, ran=True):
+        for line in summary(self.counters, seconds, damaged=reader.num_damaged, ran=True, attempts=attempts):
             self.console.info(line)

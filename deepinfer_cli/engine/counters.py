@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from deepinfer_cli.requests.types import RowError, RowIdentity
 
 _SHOWN_FAILURES = 5
+_SHOWN_ATTEMPTS = 5
 
 
 @dataclass(slots=True)
@@ -23,6 +24,8 @@ class Counters:
     num_prompt_tokens: int = 0
     num_cached_tokens: int = 0
     num_output_tokens: int = 0
+    num_kept_prompt_tokens: int = 0  # of rows that an earlier attempt ran
+    num_kept_output_tokens: int = 0
     num_preemptions: int = 0
     longest_prompt: int = 0
     longest_prompt_line: int = 0
@@ -57,6 +60,13 @@ class Counters:
             "other_shard": self.num_other_shard,
             "dropped_duplicates": self.num_dropped_duplicates,
             "abandoned": self.num_abandoned,
+            "prompt_tokens": self.num_kept_prompt_tokens + self.num_prompt_tokens,
+            "output_tokens": self.num_kept_output_tokens + self.num_output_tokens,
+        }
+
+    def own(self) -> dict[str, int]:
+        """What this attempt computed, for its entry in OUT.run.json."""
+        return {
             "prompt_tokens": self.num_prompt_tokens,
             "cached_tokens": self.num_cached_tokens,
             "output_tokens": self.num_output_tokens,
@@ -64,8 +74,16 @@ class Counters:
         }
 
 
-def summary(counters: Counters, seconds: float, *, damaged: int, ran: bool) -> list[str]:
-    """Lines for stderr at the end of a run; `seconds` is wall time from the first read to the last write."""
+def summary(
+    counters: Counters,
+    seconds: float,
+    *,
+    damaged: int,
+    ran: bool,
+    attempts: Sequence[Mapping[str, Any]] = (),
+) -> list[str]:
+    """Lines for stderr at the end of a run; `seconds` is wall time of this attempt from the first read to the
+    last write. Rows and tokens are those of all attempts."""
     c = counters
     head = f"{c.num_done:,} rows: {c.num_ok:,} ok, {c.num_failed:,} failed"
     if c.num_failed:
@@ -80,21 +98,41 @@ def summary(counters: Counters, seconds: float, *, damaged: int, ran: bool) -> l
             head += f", {count:,} {what}"
     lines = [head]
     if c.num_ok and ran:
-        rate = c.num_output_tokens / seconds if seconds > 0 else 0.0
-        text = f"tokens: {c.num_prompt_tokens:,} in, {c.num_output_tokens:,} out, {rate:,.0f} out/s"
-        if c.num_prompt_tokens:
-            text += (
-                f"; {100 * c.num_cached_tokens / c.num_prompt_tokens:.0f} % of prompts from the prefix cache"
-            )
-        if c.num_preemptions:
-            text += f"; {c.num_preemptions:,} preemptions"
-        lines.append(f"{text}; {seconds:.1f} s")
+        lines.append(_token_line(c, seconds))
+    if len(attempts) > 1:
+        lines.append(_attempts_line(attempts))
     if c.by_warning:
         lines.append(f"warnings in rows: {_counted(c.by_warning)}")
     lines += [f"  {failure}" for failure in c.first_failures]
     if c.num_failed > len(c.first_failures):
         lines.append(f"  ... and {c.num_failed - len(c.first_failures):,} more")
     return lines
+
+
+def _token_line(c: Counters, seconds: float) -> str:
+    num_in = c.num_kept_prompt_tokens + c.num_prompt_tokens
+    num_out = c.num_kept_output_tokens + c.num_output_tokens
+    text = f"tokens: {num_in:,} in, {num_out:,} out"
+    if seconds > 0:
+        text += f", {c.num_output_tokens / seconds:,.0f} out/s"
+    if c.num_prompt_tokens:
+        text += f"; {100 * c.num_cached_tokens / c.num_prompt_tokens:.0f} % of prompts from the prefix cache"
+    if c.num_preemptions:
+        text += f"; {c.num_preemptions:,} preemptions"
+    return f"{text}; {seconds:.1f} s" if seconds > 0 else text
+
+
+def _attempts_line(attempts: Sequence[Mapping[str, Any]]) -> str:
+    """Every attempt of the run, the last few one by one."""
+    shown = []
+    for attempt in attempts[-_SHOWN_ATTEMPTS:]:
+        seconds = attempt.get("seconds")
+        took = f" in {seconds:,.1f} s" if isinstance(seconds, int | float) else ""
+        shown.append(f"{attempt.get('rows', 0):,} rows{took} ({attempt.get('status')})")
+    if len(attempts) > len(shown):
+        shown.insert(0, "...")
+    known = [a["seconds"] for a in attempts if isinstance(a.get("seconds"), int | float)]
+    return f"{len(attempts)} attempts, {sum(known):,.1f} s in all: {', '.join(shown)}"
 
 
 def _counted(counts: Mapping[str, int]) -> str:

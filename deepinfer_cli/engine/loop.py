@@ -16,7 +16,6 @@ from deepinfer_cli.engine.signals import StopRequest
 from deepinfer_cli.errors import DeepInferError, InternalError
 from deepinfer_cli.progress import Progress
 from deepinfer_cli.requests.parser import RowParser
-from deepinfer_cli.requests.reader import RowReader
 from deepinfer_cli.requests.types import (
     FailedRow,
     FieldError,
@@ -39,6 +38,15 @@ _PIPE_CHECK_S = 0.25
 _SHARE_MIN_ROWS = 100  # a failure share means nothing before this many rows
 
 
+class Reader(Protocol):
+    """Where rows come from: requests/reader.py, or the rows that a resumed run kept aside."""
+
+    @property
+    def done(self) -> bool: ...
+    def next_line(self, timeout: float) -> RawLine | None: ...
+    def estimated_rows(self) -> int | None: ...
+
+
 class RowShape(Protocol):
     """Builds output lines; results/assemble.py and results/openai_rows.py."""
 
@@ -59,7 +67,7 @@ class BatchLoop:
     def __init__(
         self,
         *,
-        reader: RowReader,
+        reader: Reader,
         parser: RowParser,
         prompts: PromptStage,
         engine: NativeEngine,
@@ -87,9 +95,11 @@ class BatchLoop:
         self._open: dict[int, OpenRow] = {}  # requests in the engine, by ordinal
         self._stalled: tuple[OpenRow, Any] | None = None  # a request the engine had no room for
         self._next_pipe_check = 0.0
+        self._num_before = 0  # rows read but written elsewhere: by earlier stages and attempts
 
     def run(self) -> None:
         """Until the input is used up, or a stop was asked for and what runs is finished or given up."""
+        self._num_before = self._num_expected() - self._writer.num_written
         while True:
             more = self._admit()
             if self._open:
@@ -263,12 +273,16 @@ class BatchLoop:
 
     def _check_complete(self) -> None:
         self._check_failures(at_end=True)
-        c = self._counters
-        expected = c.num_read - c.num_other_shard - c.num_dropped_duplicates
+        expected = self._num_expected() - self._num_before
         if self._writer.num_written != expected:
             raise InternalError(
                 f"{expected:,} rows were read but {self._writer.num_written:,} written", "please report this"
             )
+
+    def _num_expected(self) -> int:
+        """Output rows of all rows read so far, in earlier stages and attempts too."""
+        c = self._counters
+        return c.num_read - c.num_other_shard - c.num_dropped_duplicates
 
 
 def _is_closed(fd: int) -> bool:

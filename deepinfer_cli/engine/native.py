@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from deepinfer_cli import _native
+from deepinfer_cli import NUMERICS_VERSION, _native
 from deepinfer_cli.config.settings import EngineConfig
 from deepinfer_cli.engine.kv_plan import KvPlan, available_memory, plan_blocks
 from deepinfer_cli.errors import ConfigError
@@ -21,6 +21,24 @@ _SAMPLING_CACHE = 4096
 
 def build_info() -> dict[str, str]:
     return dict(_native.build_info())
+
+
+def numerics(settings: EngineConfig, isa: str | None) -> dict[str, Any]:
+    """What fixes the bits of every result besides the model: version, instruction set, precision."""
+    return {
+        "version": NUMERICS_VERSION,
+        "build": build_info(),
+        "isa": isa,
+        "precision": settings.precision,
+        "kv_dtype": settings.kv_dtype,
+    }
+
+
+def planned_isa(model: LoadedModel, settings: EngineConfig) -> str | None:
+    """The level that the engine will compute with; None where no kernels take part."""
+    if model.family == "fake":
+        return None
+    return _native.default_isa() if settings.isa == "auto" else settings.isa
 
 
 def num_threads(wanted: int) -> int:
@@ -141,14 +159,9 @@ class NativeEngine:
         return dict(self._engine.stats())
 
     def numerics(self, settings: EngineConfig) -> dict[str, Any]:
-        """What fixes the bits of every result besides the model: build, instruction set, precision."""
+        """As they turned out."""
         info = dict(getattr(self._executor, "info", None) or {})
-        return {
-            "build": build_info(),
-            "isa": info.get("isa"),
-            "precision": settings.precision,
-            "kv_dtype": settings.kv_dtype,
-        }
+        return numerics(settings, info.get("isa"))
 
     @property
     def num_threads(self) -> int:

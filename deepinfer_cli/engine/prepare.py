@@ -15,7 +15,7 @@ from deepinfer_cli.errors import ConfigError, UsageError
 from deepinfer_cli.models.types import LoadedModel
 from deepinfer_cli.prompts.types import PromptError
 from deepinfer_cli.requests.parser import RowParser
-from deepinfer_cli.requests.scan import IdTable
+from deepinfer_cli.requests.scan import IdTable, RowTable
 from deepinfer_cli.requests.sources import Source
 from deepinfer_cli.requests.types import FieldError, RequestRow, RowRules, SamplingValues
 from deepinfer_cli.results.manifest import row_settings_digest
@@ -84,9 +84,13 @@ def _template_text(path: str | None) -> str | None:
         raise ConfigError(f"cannot read the template {path}: {error}") from None
 
 
-def make_parser(config: RunConfig, rules: RowRules, once: Once) -> RowParser:
+def make_parser(
+    config: RunConfig, rules: RowRules, once: Once, tables: tuple[RowTable, RowTable] | None = None
+) -> RowParser:
+    """`tables`: ids seen, and occurrences of rows without an id; new ones unless given."""
+    seen, occurrences = tables or (IdTable(), IdTable())
     try:
-        return RowParser(rules, IdTable(), IdTable(), once)
+        return RowParser(rules, seen, occurrences, once)
     except ValueError as error:
         raise ConfigError(f"the template {config.rows.template} is not valid: {error}") from None
 
@@ -105,7 +109,8 @@ def check_outputs(config: RunConfig, sources: Sequence[Source], stdout_fd: int |
         seen[real] = what
         # The run file belongs to its output and is replaced together with it.
         overwrite = out.overwrite or what == "run file"
-        check_output(path, what=what, overwrite=overwrite, sources=sources)
+        resume = config.resume and what != "run file"
+        check_output(path, what=what, overwrite=overwrite, sources=sources, resume=resume)
     if out.output in (None, STDOUT) and stdout_fd is not None:
         info = os.fstat(stdout_fd)
         if stat.S_ISREG(info.st_mode):

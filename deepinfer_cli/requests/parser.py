@@ -12,7 +12,7 @@ from deepinfer_cli.requests import ids
 from deepinfer_cli.requests.constraint_fields import check_no_constraint
 from deepinfer_cli.requests.params import SEED, check_vocabulary, resolve
 from deepinfer_cli.requests.prompt_fields import prompt_input
-from deepinfer_cli.requests.scan import IdTable, RowScan, scan_row
+from deepinfer_cli.requests.scan import RowScan, RowTable, scan_row
 from deepinfer_cli.requests.template_rows import RowTemplate
 from deepinfer_cli.requests.types import (
     FailedRow,
@@ -63,7 +63,7 @@ def decode_value(raw: bytes, field: str) -> Any:
 class RowParser:
     """One per run: it holds the ids seen so far and what has been warned about."""
 
-    def __init__(self, rules: RowRules, ids_seen: IdTable, occurrences: IdTable, warn: Warn) -> None:
+    def __init__(self, rules: RowRules, ids_seen: RowTable, occurrences: RowTable, warn: Warn) -> None:
         self._rules = rules
         self._ids_seen = ids_seen
         self._occurrences = occurrences
@@ -268,7 +268,7 @@ class RowParser:
             metadata_json=metadata,
             columns_json=columns,
             num_bytes=raw.num_bytes,
-            request_hash="" if raw.data is None else ids.request_hash(digest, raw.data),
+            request_hash=ids.request_hash(digest, raw.digest if raw.data is None else raw.data),
             envelope_url=url,
         )
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import select
 import stat
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from deepinfer_cli.requests.decompress import (
     MAGIC_BYTES,
@@ -20,16 +22,18 @@ from deepinfer_cli.requests.types import RawLine
 _READ_BYTES = 1 << 18
 _BOM = b"\xef\xbb\xbf"
 _BLANK = b" \t\r\n"
-_Line = tuple[bytes | None, int]  # without 0x0A, or None when too long; its length
+# Without 0x0A, or None when too long; its length; a digest of its bytes when too long, else empty.
+_Line = tuple[bytes | None, int, bytes]
 
 
 class LineSplitter:
-    """Pieces of one file to its lines. Records end at 0x0A only; too long a line is counted, not held."""
+    """Pieces of one file to its lines. Records end at 0x0A only; too long a line is hashed, not held."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._parts: list[bytes] = []  # the unfinished line
         self._num_bytes = 0  # its length; parts are dropped once it is over the limit
+        self._hash: Any = None  # of what was dropped
         self._at_start = True
 
     def feed(self, piece: bytes) -> Iterator[_Line]:
@@ -48,21 +52,32 @@ class LineSplitter:
 
     def _append(self, part: bytes) -> None:
         self._num_bytes += len(part)
-        if self._num_bytes <= self._max_bytes + len(_BOM):
-            self._parts.append(part)
-        else:
+        self._parts.append(part)
+        if self._num_bytes > self._max_bytes + len(_BOM):
+            if self._hash is None:
+                self._hash = _hash_of_long_row()
+            for held in self._parts:
+                self._hash.update(held)
             self._parts.clear()
 
     def _take(self) -> _Line:
         line = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         num_bytes = self._num_bytes
+        digest = b"" if self._hash is None else self._hash.digest()
         self._parts.clear()
         self._num_bytes = 0
+        self._hash = None
         if self._at_start:
             self._at_start = False
             if line.startswith(_BOM):
                 line, num_bytes = line[len(_BOM) :], num_bytes - len(_BOM)
-        return (None if num_bytes > self._max_bytes else line), num_bytes
+        if num_bytes <= self._max_bytes:
+            return line, num_bytes, b""
+        return None, num_bytes, digest or _hash_of_long_row(line).digest()
+
+
+def _hash_of_long_row(data: bytes = b"") -> Any:
+    return hashlib.blake2b(data, digest_size=16, person=b"di-long-row")
 
 
 class _OpenFile:
@@ -105,12 +120,23 @@ class RowReader:
         self._on_damage = on_damage
         self._file: _OpenFile | None = None
         self.done = False
+        self._put_back: RawLine | None = None
+        self._is_done_but_for_it = False
         self.num_rows = 0  # non-blank lines delivered so far
         self.num_damaged = 0  # inputs that ended early
         self.num_bytes_read = 0  # as stored
         self.rows_per_file = [0] * len(sources)
 
+    def put_back(self, row: RawLine) -> None:
+        """The next call of next_line gives `row` again."""
+        self._put_back = row
+        self._is_done_but_for_it, self.done = self.done, False
+
     def next_line(self, timeout: float) -> RawLine | None:
+        if self._put_back is not None:
+            row, self._put_back = self._put_back, None
+            self.done = self._is_done_but_for_it
+            return row
         if self._limit is not None and self.num_rows >= self._limit:
             self.close()
         while not self.done:
@@ -121,10 +147,10 @@ class RowReader:
                     return None
                 file = self._file = self._open()
             try:
-                for data, num_bytes in file.lines:
+                for data, num_bytes, digest in file.lines:
                     file.line += 1
                     if data is None or data.strip(_BLANK):
-                        return self._deliver(file, data, num_bytes)
+                        return self._deliver(file, data, num_bytes, digest)
                 if file.at_end:
                     self._end_file(file)
                 elif not self._read_more(file, timeout):
@@ -146,13 +172,14 @@ class RowReader:
         return max(round(estimate, -digits), self.num_rows)
 
     def close(self) -> None:
+        self._put_back = None
         if self._file is not None:
             self._end_file(self._file)
         self._waiting.clear()
         self.done = True
 
-    def _deliver(self, file: _OpenFile, data: bytes | None, num_bytes: int) -> RawLine:
-        row = RawLine(self.num_rows, file.line, file.number, data, num_bytes)
+    def _deliver(self, file: _OpenFile, data: bytes | None, num_bytes: int, digest: bytes) -> RawLine:
+        row = RawLine(self.num_rows, file.line, file.number, data, num_bytes, digest)
         self.num_rows += 1
         self.rows_per_file[file.number] += 1
         return row

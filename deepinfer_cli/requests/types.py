@@ -67,6 +67,7 @@ class RawLine:
     file_number: int  # index into the run's list of inputs
     data: bytes | None  # None: longer than max_row_bytes
     num_bytes: int  # length of the line, also when data is None
+    digest: bytes = b""  # of the line's bytes when data is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ class RowIdentity:
     metadata_json: str | None = None  # exact JSON text of `metadata`
     columns_json: str | None = None  # object of the columns that --passthrough asks back
     num_bytes: int = 0  # of the input line, for the look-ahead bound
-    request_hash: str = ""  # 16 hex digits over the line and the run's row settings; "" when it was too long
+    request_hash: str = ""  # 16 hex digits over the line and the run's row settings
     envelope_url: str | None = None  # OpenAI batch rows: "/v1/chat/completions" or "/v1/completions"
 
 

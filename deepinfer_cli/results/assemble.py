@@ -63,8 +63,7 @@ class NativeRows:
             tail += f',"metadata":{identity.metadata_json}'
         if identity.columns_json is not None:
             tail += f',"columns":{identity.columns_json}'
-        if identity.request_hash:
-            tail += f',"request_hash":"{identity.request_hash}"'
+        tail += f',"request_hash":"{identity.request_hash}"'
         if self._style.settings_id:
             tail += f',"settings":"{self._style.settings_id}"'
         return tail

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import calendar
 import hashlib
 import json
-import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,11 +13,11 @@ from typing import Any
 from deepinfer_cli.config.run_config import RunConfig
 from deepinfer_cli.config.settings import all_settings
 from deepinfer_cli.config.values import to_json
-from deepinfer_cli.errors import OutputError
+from deepinfer_cli.results.durable import replace_text
 
 SCHEMA_VERSION = 1
-# Settings that name a file or model: what is in it counts, not how it is called.
-_BY_CONTENT = ("model", "revision", "tokenizer", "chat_template", "template")
+# Settings that name a file, a model or a level: what it comes to counts, not how it is called.
+_BY_CONTENT = ("model", "revision", "tokenizer", "chat_template", "template", "isa")
 
 
 def file_digest(path: str | None) -> str | None:
@@ -53,36 +53,119 @@ def _digest(value: Mapping[str, Any]) -> str:
     return hashlib.blake2b(text.encode(), digest_size=8, person=b"di-settings").hexdigest()
 
 
+Attempt = dict[str, Any]
+
+
+def earlier_run(path: str | None) -> dict[str, Any]:
+    """The run file's content; empty when there is none or it says nothing: rows can do without it."""
+    if path is None:
+        return {}
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    known = isinstance(content, dict) and content.get("schema_version") == SCHEMA_VERSION
+    return content if known else {}
+
+
+def earlier_attempts(content: Mapping[str, Any], *, num_rows: int, last_write: float | None) -> list[Attempt]:
+    """The attempts of an earlier run file. One that never ended was killed: the rows tell what it did, and
+    the output's last change when."""
+    found = content.get("attempts")
+    attempts = [dict(a) for a in found if isinstance(a, dict)] if isinstance(found, list) else []
+    if attempts and attempts[-1].get("status") == "running":
+        last = attempts[-1]
+        last["status"] = "killed"
+        before = last.get("rows_before")
+        last["rows"] = max(0, num_rows - (before if isinstance(before, int) else 0))
+        started = _seconds_of(last.get("started"))
+        if last_write is not None and started is not None:
+            last["ended"] = _stamp(last_write)
+            last["seconds"] = round(max(0.0, last_write - started), 3)
+    return attempts
+
+
+def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What makes two run files' settings ids differ, a few words each."""
+    found = []
+    was, table = _dict(before.get("settings")), all_settings()
+    for key, value in _dict(now.get("settings")).items():
+        if key in table and table[key].changes_answers and key not in _BY_CONTENT and was.get(key) != value:
+            found.append(f"{key}: {_short(was.get(key))} -> {_short(value)}")
+    for part in ("fingerprints", "numerics"):
+        was, new = _dict(before.get(part)), _dict(now.get(part))
+        for key in ("model", "tokenizer", "template", "row_template", "isa", "version"):
+            if was.get(key) != new.get(key):
+                shown = f": {was.get(key)} -> {new.get(key)}" if part == "numerics" else ""
+                found.append(f"the {'numerics ' if key == 'version' else ''}{key}{shown}")
+    return found
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
 class RunFile:
     """The run file of one attempt; `path` None keeps it in memory only."""
 
-    def __init__(self, path: str | None, content: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        path: str | None,
+        content: Mapping[str, Any],
+        earlier: Sequence[Attempt] = (),
+        *,
+        rows_before: int = 0,
+    ) -> None:
         self.path = path
         self._content = dict(content)
-        self._content["attempts"] = [{"started": _now(), "status": "running"}]
+        attempt = {"started": _stamp(time.time()), "status": "running", "rows_before": rows_before}
+        build = self._content.get("deepinfer")
+        self._content["attempts"] = [*earlier, {**attempt, "deepinfer": build}]
+
+    @property
+    def attempts(self) -> list[Attempt]:
+        found: list[Attempt] = self._content["attempts"]
+        return found
 
     def write(self) -> None:
-        """Beside, flushed to the disk, then renamed over: a reader sees the old file or the new one."""
-        if self.path is None:
-            return
-        target = Path(self.path)
-        beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-        text = json.dumps(self._content, ensure_ascii=False, indent=2) + "\n"
-        try:
-            with beside.open("w", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(target)
-        except OSError as error:
-            beside.unlink(missing_ok=True)
-            raise OutputError(f"cannot write {self.path}: {error.strerror}") from None
+        """In one step, on the disk."""
+        if self.path is not None:
+            replace_text(self.path, json.dumps(self._content, ensure_ascii=False, indent=2) + "\n")
 
-    def finish(self, status: str, exit_code: int, counts: Mapping[str, Any], more: Mapping[str, Any]) -> None:
-        attempt = self._content["attempts"][-1]
-        attempt.update(ended=_now(), status=status, exit_code=exit_code, counts=dict(counts), **more)
+    def finish(
+        self,
+        status: str,
+        exit_code: int,
+        own: Mapping[str, Any],
+        counts: Mapping[str, Any],
+        seconds: float,
+    ) -> None:
+        """`own`: what this attempt did; `counts`: of all rows of the run so far."""
+        attempt = self.attempts[-1]
+        attempt.update(
+            ended=_stamp(time.time()), status=status, exit_code=exit_code, seconds=round(seconds, 3)
+        )
+        attempt.update(own)
+        known = [a["seconds"] for a in self.attempts if isinstance(a.get("seconds"), int | float)]
+        self._content["counts"] = dict(counts)
+        self._content["seconds"] = round(sum(known), 3)
         self.write()
 
 
-def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
+
+
+def _stamp(seconds: float) -> str:
+    return time.strftime(_FORMAT, time.gmtime(seconds))
+
+
+def _seconds_of(stamp: Any) -> float | None:
+    try:
+        return float(calendar.timegm(time.strptime(stamp, _FORMAT)))
+    except (TypeError, ValueError):
+        return None

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from deepinfer_cli.requests.types import RowError, RowIdentity
 from deepinfer_cli.results.json_text import json_float32, json_string, json_value
+from deepinfer_cli.results.records import RESUME_KEY
 from deepinfer_cli.results.types import FinishedRequest, OpenRow, RowStyle, Sample, TokenScore
 
 _STATUS = {"engine_error": 500, "aborted": 499, "timeout": 408, "row_too_large": 413}
@@ -43,7 +44,7 @@ class OpenAIRows:
             body += f',"prompt_logprobs":[{",".join(scores)}]'
         if row.identity.metadata_json is not None:
             body += f',"metadata":{row.identity.metadata_json}'
-        return self._line(row.identity, name, 200, body + "}", "null")
+        return self._line(row.identity, name, 200, f"{body},{self._own(row.identity)}}}", "null")
 
     def failed(self, identity: RowIdentity, error: RowError, warnings: Sequence[str] = ()) -> str:
         status = status_code(error.code)
@@ -53,7 +54,18 @@ class OpenAIRows:
         inner = f'{{"message":{message},"type":"{kind}","param":{param},"code":"{error.code}"}}'
         outer = f'{{"code":"{error.code}","message":{message}}}'
         name = self._hash(identity)
-        return self._line(identity, name, status, f'{{"error":{inner}}}', outer)
+        own = self._own(identity, retryable=error.retryable)
+        return self._line(identity, name, status, f'{{"error":{inner},{own}}}', outer)
+
+    def _own(self, identity: RowIdentity, *, retryable: bool = False) -> str:
+        """What --resume needs and OpenAI's lines have no place for."""
+        more = f'"request_hash":"{identity.request_hash}","settings":"{self._style.settings_id}"'
+        if retryable:
+            more += ',"retryable":true'
+        if len(self._style.file_names) > 1:
+            file = json_string(self._style.file_names[identity.file_number])
+            more += f',"source":{{"file":{file},"line":{identity.line}}}'
+        return f'"{RESUME_KEY}":{{"index":{identity.index},{more}}}'
 
     def _hash(self, identity: RowIdentity) -> str:
         text = f"{identity.id_json}\0{identity.index}\0{identity.request_hash}\0{self._style.settings_id}"

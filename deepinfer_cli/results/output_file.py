@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import stat
+import time
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,8 +14,10 @@ from typing import Protocol
 
 from deepinfer_cli.errors import InputError, OutputError, UsageError
 from deepinfer_cli.requests.sources import Source, is_input
+from deepinfer_cli.results.durable import sync_folder
 
 _FLUSH_BYTES = 1 << 16
+_MEMBER_SECONDS = 5.0  # a compressed member or frame ends so often that a crash loses little
 STDOUT = "-"
 
 
@@ -34,7 +38,9 @@ def _compressor_for(path: str) -> _Compressor | None:
     return None
 
 
-def check_output(path: str, *, what: str, overwrite: bool, sources: Sequence[Source]) -> None:
+def check_output(
+    path: str, *, what: str, overwrite: bool, sources: Sequence[Source], resume: bool = False
+) -> None:
     """Refuses, before anything runs, an output that cannot or must not be written."""
     target = Path(path)
     try:
@@ -48,9 +54,11 @@ def check_output(path: str, *, what: str, overwrite: bool, sources: Sequence[Sou
         raise UsageError(f"the {what} {path} is a folder", "name a file in it")
     if stat.S_ISREG(info.st_mode):
         refuse_same_file(path, (info.st_dev, info.st_ino), sources)
-        if info.st_size and not overwrite:
-            hint = "--overwrite replaces it"
+        if info.st_size and not overwrite and not resume:
+            hint = "--resume goes on with it, --overwrite replaces it"
             raise UsageError(f"the {what} {path} exists and is not empty", hint)
+    elif resume:
+        raise UsageError(f"--resume: the {what} {path} is no file", "name a file with -o")
     if not os.access(path, os.W_OK):
         raise UsageError(f"the {what} {path} is not writable")
 
@@ -72,27 +80,47 @@ def _check_folder(target: Path, what: str) -> None:
 class OutputFile:
     """Buffered whole lines. A failed write leaves an uncompressed file at its last whole line."""
 
-    def __init__(self, fd: int, name: str, compressor: _Compressor | None, *, owns_fd: bool) -> None:
+    def __init__(
+        self,
+        fd: int,
+        name: str,
+        *,
+        owns_fd: bool,
+        like: str = "",  # a file name whose suffix says how to compress
+        sync_seconds: float | None = None,  # between syncs; None: only when it is closed
+    ) -> None:
         self.name = name
         self._fd = fd
         self._owns_fd = owns_fd
-        self._compressor = compressor
+        self._like = like
+        self._compressor = _compressor_for(like)
         self._lines: list[str] = []
         self._num_chars = 0
-        self._num_bytes = 0  # written by completed flushes
-        mode = os.fstat(fd).st_mode
+        info = os.fstat(fd)
+        mode = info.st_mode
         self._is_regular = stat.S_ISREG(mode)
+        self._num_bytes = info.st_size  # written by completed flushes, earlier attempts included
+        self._is_dirty = False  # written to since the last sync
+        self._sync_seconds = sync_seconds
+        self._next_sync = self._after_pause()
         self.is_pipe = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
         self.num_rows = 0
 
     @classmethod
-    def create(cls, path: str) -> OutputFile:
-        """Opens and empties `path`; check_output() has been asked before."""
+    def create(
+        cls, path: str, *, append: bool = False, sync_seconds: float | None = None, like: str | None = None
+    ) -> OutputFile:
+        """Opens `path`, and empties it unless `append`; check_output() has been asked before. Compressed as
+        the name says, or the name `like`."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_APPEND if append else os.O_TRUNC)
         try:
-            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+            fd = os.open(path, flags, 0o666)
         except OSError as error:
             raise OutputError(f"cannot write {path}: {error.strerror}") from None
-        return cls(fd, path, _compressor_for(path), owns_fd=True)
+        file = cls(fd, path, owns_fd=True, like=like or path, sync_seconds=sync_seconds)
+        if file._is_regular:
+            sync_folder(path)
+        return file
 
     @property
     def fd(self) -> int:
@@ -106,19 +134,38 @@ class OutputFile:
             self.flush()
 
     def flush(self) -> None:
-        """Hands all lines to the system (a compressed stream keeps back what its block still lacks)."""
-        if not self._lines:
-            return
-        data = "".join(self._lines).encode()
-        self._lines.clear()
-        self._num_chars = 0
-        self._write_all(data if self._compressor is None else self._compressor.compress(data))
+        """Hands all lines to the system, and from time to time to the disk."""
+        if self._lines:
+            data = "".join(self._lines).encode()
+            self._lines.clear()
+            self._num_chars = 0
+            self._write_all(data if self._compressor is None else self._compressor.compress(data))
+            self._is_dirty = True
+        if self._is_dirty and self._is_regular and time.monotonic() >= self._next_sync:
+            self._make_durable()
+
+    def _make_durable(self) -> None:
+        """What was written so far outlives a killed process, and a power loss unless syncing is off."""
+        if self._compressor is not None:
+            self._write_all(self._compressor.flush())
+            self._compressor = _compressor_for(self._like)
+        if self._sync_seconds is not None:
+            self._sync()
+        self._is_dirty = False
+        self._next_sync = self._after_pause()
+
+    def _after_pause(self) -> float:
+        if self._sync_seconds is not None:
+            return time.monotonic() + self._sync_seconds
+        # Without syncing, compressed rows still have to leave the compressor's memory.
+        return time.monotonic() + _MEMBER_SECONDS if self._compressor is not None else math.inf
 
     def close(self) -> None:
         """Flushes; a regular file is on the disk afterwards."""
         try:
             self.flush()
-            if self._compressor is not None:
+            # An empty member says nothing, but a file without any member is no archive.
+            if self._compressor is not None and (self._is_dirty or not self._num_bytes):
                 self._write_all(self._compressor.flush())
             if self._is_regular:
                 self._sync()

@@ -109,7 +109,7 @@ set, precision). It holds no times, counters or random ids: running again gives 
 | `warnings` | always | List of `{{"code", "message"}}`. |
 | `metadata` | given | As it came. |
 | `columns` | `--passthrough` | Object of the columns asked for; `all` = all unknown keys. |
-| `request_hash` | unless `row_too_large` | 16 hex digits over the row and the settings its parameters resolve with. |
+| `request_hash` | always | 16 hex digits over the row and the settings its parameters resolve with. |
 | `settings` | always | 16 hex digits; `OUT.run.json` says what they stand for. |
 | `timing` | `--timing` | `queue_s` to first admission, `ttft_s` to the first token, `decode_s` from there, `e2e_s` in all; also `usage.cached_tokens`. Such files differ from run to run. |
 
@@ -126,8 +126,9 @@ Each entry of `outputs`:
 
 `--output-format openai` writes OpenAI's batch output lines instead: `id`, `custom_id`, `response`
 (`status_code`, `request_id`, `body`), `error`. Ids are hashes and `created` is 0. Errors have a `status_code`
-of their own and never a completion in `body`. `--errors FILE` takes error rows out of the output, in either
-shape.
+of their own and never a completion in `body`. What such lines have no place for, but `--resume` needs, is in
+`body.deepinfer`: `index`, `request_hash`, `settings`, `retryable` when true, and `source` with several inputs.
+`--errors FILE` takes error rows out of the output, in either shape.
 
 Warnings:
 

@@ -329,7 +329,7 @@ def test_case_19_openai_shape() -> None:
     assert chat["choices"][0]["message"]["role"] == "assistant"
     assert text["object"] == "text_completion" and isinstance(text["choices"][0]["text"], str)
     failed = rows[1]["response"]["body"]
-    assert set(failed) == {"error"} and failed["error"]["code"] == "bad_param"
+    assert set(failed) == {"error", "deepinfer"} and failed["error"]["code"] == "bad_param"
     assert run_fake("--output-format", "openai", CASES / "19_openai_envelope.jsonl").stdout == done.stdout
 
 

@@ -278,7 +278,8 @@ def test_run_file(tmp_path: Path) -> None:
     assert {row["settings"] for row in rows} == {about["settings_id"]}
     (attempt,) = about["attempts"]
     assert (attempt["status"], attempt["exit_code"]) == ("complete", 3)
-    assert attempt["counts"]["ok"] == 4 and attempt["counts"]["by_code"] == {"bad_json": 1}
+    assert attempt["rows"] == 5
+    assert about["counts"]["ok"] == 4 and about["counts"]["by_code"] == {"bad_json": 1}
     assert about["settings"]["temperature"] == 1.0
     assert about["numerics"]["build"]["version"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.jsonl", "out.jsonl.run.json"]

@@ -34,7 +34,7 @@ HEAVY = {"torch", "numpy", "transformers", "tokenizers", "huggingface_hub", "jin
         (["--version"], ("yaml",)),
         (["run", "x", "--print-config"], ("pydantic",)),
     ],
-    ids=lambda value: " ".join(value),
+    ids=lambda value: " ".join(sorted(value)),
 )
 def test_nothing_heavy_is_imported(args: list[str], also: tuple[str, ...]) -> None:
     assert not imported_by(*args) & (HEAVY | set(also))

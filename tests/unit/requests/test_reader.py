@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import os
 import random
 import tracemalloc
@@ -60,7 +61,10 @@ def test_splitting_does_not_depend_on_the_pieces(chunk: int) -> None:
     lines = [line for i in range(0, len(data), chunk) for line in splitter.feed(data[i : i + chunk])]
     last = splitter.finish()
     assert last is not None
-    assert [*lines, last] == [(b"one", 3), (b"", 0), (b"two", 3), (None, 15), (b"last", 4)]
+    whole = [line[:2] for line in (*lines, last)]
+    assert whole == [(b"one", 3), (b"", 0), (b"two", 3), (None, 15), (b"last", 4)]
+    digest = hashlib.blake2b(b"three is longer", digest_size=16, person=b"di-long-row").digest()
+    assert [line[2] for line in (*lines, last)] == [b"", b"", b"", digest, b""]
 
 
 def test_a_line_as_long_as_allowed(tmp_path: Path) -> None:

@@ -181,7 +181,7 @@ def test_openai_failures_have_no_completion(code: str, status: int) -> None:
     line = OpenAIRows(STYLE, TOKENS).failed(IDENTITY, RowError(code, "why", "n"))
     (done,) = parse_rows(line.encode())
     assert done["response"]["status_code"] == status
-    assert set(done["response"]["body"]) == {"error"}
+    assert set(done["response"]["body"]) == {"error", "deepinfer"}
     assert done["error"]["code"] == code and "line 9" in done["error"]["message"]
 
 

@@ -1,0 +1,361 @@
+"""--resume in input order: whatever a crash leaves, the end is the bytes of one uninterrupted run."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.support.resuming import Folder, mixed_rows
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
+    return Folder(tmp_path, monkeypatch)
+
+
+def whole_run(folder: Folder, rows: int = 12) -> bytes:
+    folder.write(mixed_rows(rows))
+    assert folder.run().code == 3
+    return folder.out.read_bytes()
+
+
+def test_cut_at_every_byte(folder: Folder) -> None:
+    folder.write(mixed_rows(4)[1:])
+    folder.run()
+    whole = folder.out.read_bytes()
+    for cut in range(len(whole) + 1):
+        folder.out.write_bytes(whole[:cut])
+        assert folder.resume().code == 3
+        assert folder.out.read_bytes() == whole, cut
+
+
+def test_a_missing_or_empty_output_is_a_fresh_run(folder: Folder) -> None:
+    whole = whole_run(folder)
+    for make in (folder.out.unlink, lambda: folder.out.write_bytes(b"")):
+        make()
+        folder.run_file.unlink()
+        assert folder.resume().code == 3
+        assert folder.out.read_bytes() == whole
+        assert len(folder.attempts()) == 1
+
+
+@pytest.mark.parametrize("zeros", [1, 511, 4096, 10000])
+def test_zeros_are_what_a_power_loss_left(folder: Folder, zeros: int) -> None:
+    whole = whole_run(folder)
+    lines = whole.splitlines(keepends=True)
+    head, cut = b"".join(lines[:4]), lines[4][:50]
+    torn = (
+        head + b"\0" * zeros,  # after a whole line
+        head + cut + b"\0" * zeros,  # in a torn one
+        head[:-1] + b"\0" * zeros,  # the newline itself never arrived
+        head + b"\0" * zeros + cut,  # pages before the tail are lost
+        head + b"\0" * zeros + lines[5][20:] + b"".join(lines[6:8]),  # whole rows behind lost pages
+        lines[0] + b"\0" * zeros + b"\n" + lines[2] + lines[3],
+        b"\0" * max(zeros, 512),
+        b"\0" * max(zeros, 512) + b"\n" + lines[2],
+    )
+    for number, data in enumerate(torn):
+        folder.out.write_bytes(data)
+        ran = folder.resume()
+        assert ran.code == 3, ran.said
+        assert folder.out.read_bytes() == whole, number
+        assert not folder.leftovers()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda line: b"not json",
+        lambda line: line[:-20],
+        lambda line: line + b"}",
+        lambda line: b"",
+        lambda line: line.replace(b'"request_hash"', b'"request_mash"'),
+        lambda line: b'{"id":7}',
+    ],
+)
+def test_damage_inside_is_refused_with_its_line(folder: Folder, change: object) -> None:
+    whole = whole_run(folder)
+    lines = whole.split(b"\n")
+    lines[3] = change(lines[3])  # type: ignore[operator]
+    damaged = b"\n".join(lines)
+    folder.out.write_bytes(damaged)
+    for force in (False, True):
+        ran = folder.resume(force=force)
+        assert ran.code == 2 and "out.jsonl:4:" in ran.said
+        assert folder.out.read_bytes() == damaged
+    damaged += b'{"id":'
+    folder.out.write_bytes(damaged)
+    assert folder.resume().code == 2
+    assert folder.out.read_bytes() == damaged
+
+
+@pytest.mark.parametrize(
+    "data", [b"hello", b"hello\n", b"\x7fELF\0\0\0\0", b"{}", b'{"a": 1}', b"\0\0\0 ftyp"]
+)
+def test_somebody_elses_file_is_left_alone(folder: Folder, data: bytes) -> None:
+    whole_run(folder)
+    folder.out.write_bytes(data)
+    assert folder.resume().code == 2
+    assert folder.out.read_bytes() == data
+
+
+def test_appended_rows_are_run(folder: Folder) -> None:
+    rows = mixed_rows(20)
+    folder.write(rows)
+    folder.run()
+    whole = folder.out.read_bytes()
+    folder.out.unlink()
+    folder.write(rows[:7])
+    folder.run()
+    folder.write(rows)
+    assert folder.resume().code == 3
+    assert folder.out.read_bytes() == whole
+
+
+def test_changed_removed_and_moved_rows_are_refused_by_name(folder: Folder) -> None:
+    rows = [{"id": f"w{i}", "prompt": f"row {i}", "max_tokens": 3} for i in range(6)]
+    folder.write(rows)
+    folder.run()
+    whole = folder.out.read_bytes()
+    changed = [*rows[:2], {**rows[2], "prompt": "other"}, *rows[3:]]
+    for new, place in (
+        (changed, 'line 3: the row (id "w2") has changed'),
+        ([*rows[:2], *rows[3:]], 'line 3: the row has id "w3", but its place in the output holds "w2"'),
+        (
+            [rows[1], rows[0], *rows[2:]],
+            'line 1: the row has id "w1", but its place in the output holds "w0"',
+        ),
+        (rows[:4], 'holds a row (index 4, id "w4") that the input does not have'),
+    ):
+        folder.write(new)
+        ran = folder.resume()
+        assert ran.code == 2 and place in ran.said, ran.said
+        assert folder.out.read_bytes() == whole
+        assert folder.resume(force=True).code == 0
+        forced = folder.out.read_bytes()
+        folder.run(overwrite=True)
+        assert folder.out.read_bytes() == forced
+        assert not folder.leftovers()
+        folder.out.write_bytes(whole)
+
+
+def test_force_runs_only_what_changed(folder: Folder) -> None:
+    rows = [{"id": f"w{i}", "prompt": f"row {i}", "max_tokens": 3} for i in range(6)]
+    folder.write(rows)
+    folder.run()
+    rows[2]["prompt"] = "other"
+    folder.write(rows)
+    ran = folder.resume(force=True)
+    assert ran.code == 0 and "5 rows are there already, 1 changed and run again" in ran.said
+
+
+def test_other_settings_are_refused_by_name_and_forced(folder: Folder) -> None:
+    whole = whole_run(folder)
+    ran = folder.resume(temperature=0.5, include_stop=True)
+    assert ran.code == 2
+    assert "temperature: 1.0 -> 0.5" in ran.said and "include_stop: false -> true" in ran.said
+    assert folder.out.read_bytes() == whole
+    folder.run_file.unlink()
+    ran = folder.resume(temperature=0.5)
+    assert ran.code == 2 and "run file" in ran.said
+    ran = folder.resume(temperature=0.5, force=True)
+    assert ran.code == 3
+    assert not folder.leftovers()
+    forced = folder.out.read_bytes()
+    folder.run(temperature=0.5, overwrite=True)
+    assert folder.out.read_bytes() == forced != whole
+
+
+def test_a_complete_run_starts_no_engine_and_touches_nothing(folder: Folder) -> None:
+    whole = whole_run(folder)
+    before = {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in folder.path.iterdir()}
+    ran = folder.resume()
+    assert ran.code == 3 and "nothing is left to do" in ran.said
+    assert folder.num_engines == 1
+    assert {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in folder.path.iterdir()} == before
+    assert folder.out.read_bytes() == whole
+
+
+def test_the_summary_covers_all_attempts(folder: Folder) -> None:
+    whole = whole_run(folder, 16)
+    full = json.loads(folder.run_file.read_text())
+    folder.out.write_bytes(b"".join(whole.splitlines(keepends=True)[:5]) + b'{"id"')
+    content = json.loads(folder.run_file.read_text())
+    content["attempts"][0] = {"started": content["attempts"][0]["started"], "status": "running"}
+    folder.run_file.write_text(json.dumps(content))
+    ran = folder.resume()
+    resumed = json.loads(folder.run_file.read_text())
+    assert resumed["counts"] == full["counts"]
+    assert [(a["status"], a["rows"]) for a in resumed["attempts"]] == [("killed", 5), ("complete", 11)]
+    assert "2 attempts" in ran.said and "16 rows:" in ran.said
+    folder.run_file.unlink()
+    folder.out.write_bytes(whole[:-1] + b'\n{"')
+    assert folder.resume().code == 3
+    assert folder.out.read_bytes() == whole
+
+
+def test_lost_run_file_is_written_again(folder: Folder) -> None:
+    whole = whole_run(folder)
+    folder.out.write_bytes(whole[:700])
+    folder.run_file.write_text("{ torn")
+    assert folder.resume().code == 3
+    assert folder.out.read_bytes() == whole
+    assert [a["status"] for a in folder.attempts()] == ["complete"]
+
+
+def test_two_files_are_repaired_together(folder: Folder) -> None:
+    folder.write(mixed_rows(16))
+    errors = folder.path / "errors.jsonl"
+    folder.settings = {"errors": str(errors)}
+    folder.run()
+    whole, whole_errors = folder.out.read_bytes(), errors.read_bytes()
+    random_ = random.Random(5)
+    cuts = [(random_.randrange(len(whole) + 1), random_.randrange(len(whole_errors) + 1)) for _ in range(60)]
+    cuts += [(0, len(whole_errors)), (len(whole), 0), (0, 0), (len(whole), len(whole_errors))]
+    for cut, cut_errors in cuts:
+        folder.out.write_bytes(whole[:cut])
+        errors.write_bytes(whole_errors[:cut_errors])
+        assert folder.resume().code == 3
+        assert (folder.out.read_bytes(), errors.read_bytes()) == (whole, whole_errors), (cut, cut_errors)
+        assert not folder.leftovers()
+    errors.unlink()
+    assert folder.resume().code == 3
+    assert (folder.out.read_bytes(), errors.read_bytes()) == (whole, whole_errors)
+
+
+def test_rows_move_when_errors_get_a_file_of_their_own(folder: Folder) -> None:
+    whole_run(folder, 16)
+    errors = folder.path / "errors.jsonl"
+    folder.run(overwrite=True, errors=str(errors))
+    parts = folder.out.read_bytes(), errors.read_bytes()
+    errors.unlink()
+    folder.run(overwrite=True)
+    assert folder.resume(errors=str(errors)).code == 3
+    assert (folder.out.read_bytes(), errors.read_bytes()) == parts
+
+
+def test_retryable_errors_are_retried_once_a_resume(folder: Folder) -> None:
+    folder.write([{"id": i, "prompt": f"row {i}", "max_tokens": 4} for i in range(30)])
+    folder.run()
+    whole = folder.out.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    failed = [_failed(line) if i in (0, 7, 8, 29) else line for i, line in enumerate(lines)]
+    folder.out.write_bytes(b"".join(failed))
+    ran = folder.resume()
+    assert ran.code == 0 and "4 failed and are tried again" in ran.said
+    assert folder.out.read_bytes() == whole
+    assert not folder.leftovers()
+    # With fewer rows than input and a torn tail as well.
+    folder.out.write_bytes(b"".join(failed[:20]) + failed[20][:30])
+    assert folder.resume().code == 0
+    assert folder.out.read_bytes() == whole
+
+
+def _failed(line: bytes) -> bytes:
+    row = json.loads(line)
+    error = {"code": "engine_error", "message": "lost", "field": None, "line": 1, "retryable": True}
+    del row["usage"]
+    row.update(status="error", outputs=[], error=error)
+    return json.dumps(row, separators=(",", ":")).encode() + b"\n"
+
+
+def test_a_retry_that_fails_again_changes_no_byte(folder: Folder) -> None:
+    folder.write([{"id": i, "prompt": f"row {i}", "max_tokens": 4} for i in range(10)])
+    folder.lost = set(range(10))
+    folder.run()
+    failed = folder.out.read_bytes()
+    assert {row["status"] for row in folder.rows()} == {"error"}
+    retryable = {row["error"]["retryable"] for row in folder.rows()}
+    assert retryable == {True}
+    inode = folder.out.stat().st_ino
+    for _ in range(3):
+        assert folder.resume().code == 3
+        assert folder.out.read_bytes() == failed
+    assert folder.out.stat().st_ino == inode
+    folder.lost = {2}
+    assert folder.resume().code == 3
+    assert [row["status"] for row in folder.rows()].count("error") == 1
+    folder.lost = set()
+    assert folder.resume().code == 0
+    assert {row["status"] for row in folder.rows()} == {"ok"}
+
+
+@pytest.mark.parametrize("settings", [{"shard": "1/3"}, {"on_duplicate": "first"}, {"on_duplicate": "keep"}])
+def test_rows_without_output_rows(folder: Folder, settings: dict[str, object]) -> None:
+    from deepinfer_cli.config.spec import Shard
+
+    if "shard" in settings:
+        settings = {"shard": Shard(1, 3)}
+    rows = [{"id": f"w{i % 9}", "prompt": f"row {i}", "max_tokens": 3} for i in range(24)]
+    rows.append({"id": "w0", "prompt": "the last one is a duplicate", "max_tokens": 3})
+    folder.write(rows)
+    folder.settings = dict(settings)
+    code = folder.run().code
+    whole = folder.out.read_bytes()
+    for cut in range(0, len(whole), 61):
+        folder.out.write_bytes(whole[:cut])
+        assert folder.resume().code == code
+        assert folder.out.read_bytes() == whole
+    engines = folder.num_engines
+    assert folder.resume().code == code
+    assert folder.num_engines == engines
+
+
+def test_another_shard_is_refused(folder: Folder) -> None:
+    from deepinfer_cli.config.spec import Shard
+
+    folder.write([{"id": i, "prompt": f"row {i}", "max_tokens": 3} for i in range(9)])
+    folder.run(shard=Shard(0, 3))
+    whole = folder.out.read_bytes()
+    ran = folder.resume(shard=Shard(1, 3))
+    assert ran.code == 2 and "another shard" in ran.said
+    assert folder.out.read_bytes() == whole
+
+
+def test_a_smaller_limit_is_refused_a_larger_one_runs(folder: Folder) -> None:
+    whole = whole_run(folder)
+    lines = whole.splitlines(keepends=True)
+    assert folder.resume(limit=4).code == 2
+    assert folder.out.read_bytes() == whole
+    folder.out.write_bytes(b"".join(lines[:4]))
+    assert folder.resume(limit=6).code == 3
+    assert folder.out.read_bytes() == b"".join(lines[:6])
+
+
+def test_a_row_too_large_is_known_by_its_bytes(folder: Folder) -> None:
+    long = json.dumps({"id": "long", "prompt": "x" * 5000})
+    folder.write([{"id": 1, "prompt": "a", "max_tokens": 2}, long, {"id": 2, "prompt": "b", "max_tokens": 2}])
+    folder.settings = {"max_row_bytes": 2000}
+    assert folder.run().code == 3
+    whole = folder.out.read_bytes()
+    folder.out.write_bytes(b"".join(whole.splitlines(keepends=True)[:2]))
+    assert folder.resume().code == 3
+    assert folder.out.read_bytes() == whole
+    folder.write([{"id": 1, "prompt": "a", "max_tokens": 2}, long.replace("xxx", "yxx", 1)])
+    ran = folder.resume()
+    assert ran.code == 2 and "line 2" in ran.said
+
+
+@pytest.mark.parametrize("shape", ["native", "openai"])
+def test_several_inputs_in_both_shapes(folder: Folder, shape: str) -> None:
+    parts = []
+    for name, start in (("a", 0), ("b", 5), ("c", 9)):
+        part = folder.path / f"{name}.jsonl"
+        part.write_bytes(b"\xef\xbb\xbf\n" if name == "b" else b"")
+        rows = [json.dumps({"id": i, "prompt": f"row {i}", "max_tokens": 3}) for i in range(start, start + 4)]
+        part.write_text(part.read_text() + "\n\n".join(rows))
+        parts.append(part)
+    folder.settings = {"output_format": shape, "id_prefix": "file"}
+    assert folder.run(inputs=parts).code == 0
+    whole = folder.out.read_bytes()
+    for cut in range(0, len(whole), 97):
+        folder.out.write_bytes(whole[:cut])
+        assert folder.resume(inputs=parts).code == 0
+        assert folder.out.read_bytes() == whole
+    folder.settings = {"output_format": shape}
+    folder.run(inputs=parts[:1], overwrite=True)
+    ran = folder.resume(inputs=parts)
+    assert ran.code == 2 and "one input" in ran.said
