@@ -89,6 +89,15 @@ class Terminated(DeepInferError):
     exit_code = EXIT_TERMINATED
 
 
+MAX_QUOTED_CHARS: Final = 300
+
+
+def in_short(text: str) -> str:
+    """One line of bounded length, for words that came out of somebody's file."""
+    text = " ".join(text.split())
+    return text if len(text) <= MAX_QUOTED_CHARS else text[: MAX_QUOTED_CHARS - 3] + "..."
+
+
 REPORT_HINT: Final = "this is a defect of deepinfer; run again with DEEPINFER_DEBUG=1 to see where"
 
 # The code in args[1] of a native error (native/include/deepinfer/status.h) to what the user is told.

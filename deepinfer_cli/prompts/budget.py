@@ -10,12 +10,12 @@ from typing import Any
 
 import jinja2
 
+MAX_TEMPLATE_BYTES = 1 << 18  # published templates have up to 20,000
 MAX_STEPS = 500_000  # loop turns, calls, operators and container entries looked at
 MAX_CHARS = 64 << 20  # characters handled, intermediate ones included
 MAX_SECONDS = 20.0  # of this thread's processor time; what takes this long is hostile, not slow
 MAX_WIDTH = 10_000  # of one padded field
 MAX_INT_BITS = 4096
-MAX_MESSAGE_CHARS = 300
 
 _WIDTHS = {"ljust", "rjust", "center", "zfill", "expandtabs"}
 _LONG_NUMBER = re.compile(r"\d{5}")
@@ -64,12 +64,6 @@ class Budget(threading.local):
                 pending.extend(item)
             elif isinstance(item, (str, bytes)):
                 self.charge(0, len(item))
-
-
-def in_short(text: str) -> str:
-    """One line of bounded length: what a template's own error says may be as long as the template likes."""
-    text = " ".join(text.split())
-    return text if len(text) <= MAX_MESSAGE_CHARS else text[: MAX_MESSAGE_CHARS - 3] + "..."
 
 
 def size_of(value: Any) -> int:

@@ -23,7 +23,9 @@ import jinja2.meta
 from jinja2 import nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from deepinfer_cli.errors import in_short
 from deepinfer_cli.prompts.budget import (
+    MAX_TEMPLATE_BYTES,
     MAX_WIDTH,
     Budget,
     TemplateLimit,
@@ -31,13 +33,11 @@ from deepinfer_cli.prompts.budget import (
     check_format,
     check_method,
     check_width,
-    in_short,
     joined_size,
     replaced_size,
     size_of,
 )
 
-MAX_TEMPLATE_CHARS = 1 << 18  # published templates have up to 20,000
 MAX_TEMPLATE_PARTS = 10_000  # nodes of the parsed template
 MAX_TEMPLATE_STATEMENTS = 2_000  # compiling takes time that grows with the square of them
 MAX_TEMPLATE_DEPTH = 60  # and recurses, at several frames a level
@@ -199,8 +199,8 @@ class Environment(ImmutableSandboxedEnvironment):
         return str(d).join(texts)
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
-        if len(source) > MAX_TEMPLATE_CHARS:
-            raise TemplateLimit(f"the template is longer than {MAX_TEMPLATE_CHARS} characters")
+        if len(source) > MAX_TEMPLATE_BYTES:
+            raise TemplateLimit(f"the template is longer than {MAX_TEMPLATE_BYTES} characters")
         self.budget.restart()  # constants are folded while compiling
         tree = super()._parse(source, name, filename)
         _check_size(tree)

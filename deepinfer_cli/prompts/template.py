@@ -9,12 +9,11 @@ from typing import Any
 
 import jinja2
 
-from deepinfer_cli.prompts.budget import in_short
+from deepinfer_cli.errors import in_short
 from deepinfer_cli.prompts.sandbox import chat_environment
 from deepinfer_cli.prompts.types import PromptError
 
 MAX_PROMPT_CHARS = 32 << 20
-MAX_TEMPLATE_BYTES = 1 << 18
 # Ends the text of the message to be continued while the template renders; the prompt is cut there. The
 # trailing space tells whether the template trims messages.
 CONTINUE_MARK = "\ue000continue\ue001 "

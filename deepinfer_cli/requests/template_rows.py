@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from deepinfer_cli.errors import in_short
 from deepinfer_cli.requests.types import FieldError
 
 MAX_PROMPT_CHARS = 32 << 20
@@ -22,8 +23,6 @@ class RowTemplate:
 
     def render(self, row: dict[str, Any]) -> str:
         """The row's columns are both names of their own and entries of `row`."""
-        from deepinfer_cli.prompts.budget import in_short
-
         names = {"row": row, **{name: value for name, value in row.items() if name != "row"}}
         try:
             text = self._environment.run(self._template, names, MAX_PROMPT_CHARS)

@@ -4,32 +4,41 @@ from __future__ import annotations
 
 import hashlib
 import json
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from deepinfer_cli.errors import in_short
 from deepinfer_cli.tokenizer.byte_level import spelled_bytes
+from deepinfer_cli.tokenizer.checks import check_tokenizer_json
 from deepinfer_cli.tokenizer.gguf_pieces import piece_bytes
 from deepinfer_cli.tokenizer.library import LibraryTokenizer, TokenizerError, library_panics
 
-MAX_JSON_BYTES = 1 << 28
-MAX_TOKEN_ID = 1 << 22  # the table has an entry for every id below the largest
+MAX_TOKENIZER_BYTES = 1 << 27  # the largest published ones have 35 MB
+MAX_JSON_BYTES = 1 << 24  # of the small files around it
+MAX_TOKEN_ID = 1 << 21  # the table has an entry for every id below the largest
 
 
 def folder_tokenizer(folder: Path) -> LibraryTokenizer:
     """Raises TokenizerError when tokenizer.json is missing, broken or of a kind without a byte table."""
     path = folder / "tokenizer.json"
-    if not path.is_file():
-        raise TokenizerError(f"{folder} has no tokenizer.json")
     config = read_json_object(folder / "tokenizer_config.json")
-    data = path.read_bytes()
+    data = read_whole(path, MAX_TOKENIZER_BYTES)
+    if data is None:
+        raise TokenizerError(f"{folder} has no tokenizer.json")
     from tokenizers import Tokenizer
 
     try:
+        check_tokenizer_json(json.loads(data))
         with library_panics():
             backend = Tokenizer.from_str(data.decode("utf-8"))
+        if getattr(backend.model, "dropout", None):
+            backend.model.dropout = None  # for training: it makes the ids of a text a matter of chance
+    except RecursionError:
+        raise TokenizerError(f"{path} cannot be read: it nests too deeply") from None
     except Exception as error:  # the library raises plain Exception
-        raise TokenizerError(f"{path} cannot be read: {error}") from error
+        raise TokenizerError(f"{path} cannot be read: {in_short(str(error))}") from error
     backend.no_truncation()
     backend.no_padding()
     table, special = _byte_table(backend, path)
@@ -64,16 +73,32 @@ def folder_eos_token_ids(folder: Path, tokenizer: LibraryTokenizer) -> list[int]
     return list(dict.fromkeys([*found, *tokenizer.end_token_ids()]))
 
 
+def read_whole(path: Path, max_bytes: int) -> bytes | None:
+    """The bytes of a regular file of bounded size; None when there is none. A link to a device or a pipe in
+    a folder of models would block, or never end."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise TokenizerError(f"{path} is no regular file")
+        with path.open("rb") as file:
+            data = file.read(max_bytes + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise TokenizerError(f"{path} cannot be read: {error.strerror}") from None
+    if len(data) > max_bytes:
+        raise TokenizerError(f"{path} is larger than {max_bytes:,} bytes")
+    return data
+
+
 def read_json_object(path: Path) -> dict[str, Any]:
     """The object in an optional file; empty when the file is absent."""
-    try:
-        if path.stat().st_size > MAX_JSON_BYTES:
-            raise TokenizerError(f"{path} is larger than {MAX_JSON_BYTES} bytes")
-        value = json.loads(path.read_bytes())
-    except FileNotFoundError:
+    data = read_whole(path, MAX_JSON_BYTES)
+    if data is None:
         return {}
-    except (OSError, ValueError, RecursionError) as error:
-        raise TokenizerError(f"{path} cannot be read: {error}") from error
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise TokenizerError(f"{path} cannot be read: {in_short(str(error))}") from None
     if not isinstance(value, dict):
         raise TokenizerError(f"{path} is not a JSON object")
     return value

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from deepinfer_cli.tokenizer.checks import check_token_lengths
 from deepinfer_cli.tokenizer.gguf_pieces import build_pieces, piece_table
 from deepinfer_cli.tokenizer.library import LibraryTokenizer, TokenizerError, byte_level_table, library_panics
 from deepinfer_cli.tokenizer.pre import PRE_TOKENIZERS, PreTokenizer
@@ -46,6 +47,7 @@ def gguf_tokenizer(metadata: Mapping[str, Any]) -> LibraryTokenizer:
 
 def _vocabulary(metadata: Mapping[str, Any]) -> _Vocabulary:
     tokens = _list(metadata, "tokens", str)
+    check_token_lengths(tokens, "tokenizer.ggml.tokens")
     types = _list(metadata, "token_type", int, default=[NORMAL] * len(tokens))
     if len(types) != len(tokens):
         raise TokenizerError(f"tokenizer.ggml.token_type has {len(types)} entries for {len(tokens)} tokens")

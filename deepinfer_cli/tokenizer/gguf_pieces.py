@@ -14,6 +14,7 @@ from typing import Any
 from deepinfer_cli.tokenizer.library import TokenizerError, library_panics
 
 SPACE = "\u2581"
+MAX_SPLIT_CHARS = 1 << 28  # sum of the squared lengths of all pieces; published ones have some ten millions
 _BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
@@ -81,6 +82,10 @@ def _ranked_pairs(
     tokens: Sequence[str], scores: Sequence[float], vocab: dict[str, int], added: set[int]
 ) -> list[tuple[str, str]]:
     """(left, right) of every split of every piece, best piece first."""
+    if sum([len(token) ** 2 for token in tokens]) > MAX_SPLIT_CHARS:
+        raise TokenizerError(
+            f"tokenizer.ggml.tokens has more long pieces than can be split ({len(tokens):,})"
+        )
     order = sorted(
         (i for i in range(len(tokens)) if i not in added and len(tokens[i]) > 1),
         key=lambda i: -scores[i],

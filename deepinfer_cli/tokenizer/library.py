@@ -57,8 +57,8 @@ class LibraryTokenizer:
         self._backend = backend
         self._plain_backend: Any = None  # treats special spellings as text; made on first use
         self._lock = threading.Lock()
-        self.token_bytes = token_bytes
-        self.special = special
+        self.token_bytes = list(token_bytes)
+        self.special = list(special)
         self.bos_token_id = bos_token_id
         self.adds_bos = adds_bos and bos_token_id is not None
         self.fingerprint = fingerprint
@@ -71,6 +71,12 @@ class LibraryTokenizer:
     @property
     def vocab_size(self) -> int:
         return len(self.token_bytes)
+
+    def pad_to(self, num_rows: int) -> None:
+        """Gives ids that only the model has, up to `num_rows`, an empty spelling: it may well choose them."""
+        missing = num_rows - len(self.token_bytes)
+        self.token_bytes += [b""] * missing
+        self.special += [True] * missing
 
     @property
     def backend(self) -> Any:
