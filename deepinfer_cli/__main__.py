@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -77,6 +78,32 @@ def _leave_stdout_quietly() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
+def _raise_on_terminate() -> Any:
+    """SIGTERM ends a command like Ctrl-C does: with cleaning up, and its own exit code. Returns the handler
+    before, None when it stays (ignored by the parent, or not the main thread)."""
+    from deepinfer_cli.errors import Terminated
+
+    def terminate(*_: object) -> None:
+        raise Terminated("terminated")
+
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:
+        return None
+    try:
+        return signal.signal(signal.SIGTERM, terminate)
+    except ValueError:
+        return None
+
+
+def _leave_at_once_if_stuck(code: int) -> None:
+    """An engine that does not come back from its step would keep the interpreter from ending."""
+    native = sys.modules.get("deepinfer_cli.engine.native")
+    if native is not None and native.is_stuck():
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+        os._exit(code)
+
+
 def main(args: Sequence[str] | None = None) -> int:
     """Entry point of the `deepinfer` command."""
     stdout_open = fill_closed_descriptors()
@@ -84,6 +111,7 @@ def main(args: Sequence[str] | None = None) -> int:
     from deepinfer_cli.errors import EXIT_BROKEN_PIPE, InternalError, describe
 
     console = Console(stdout_open=stdout_open)
+    previous = _raise_on_terminate()
     debug = bool(os.environ.get("DEEPINFER_DEBUG"))
     try:
         code = run_command(sys.argv[1:] if args is None else args, console)
@@ -92,6 +120,7 @@ def main(args: Sequence[str] | None = None) -> int:
     except BaseException as e:
         if isinstance(e, BrokenPipeError) or isinstance(e.__context__, BrokenPipeError):
             _leave_stdout_quietly()  # Typer turns a broken pipe into SystemExit(1), hence the context
+            _leave_at_once_if_stuck(EXIT_BROKEN_PIPE)
             return EXIT_BROKEN_PIPE
         if isinstance(e, SystemExit):
             return e.code if isinstance(e.code, int) else 1
@@ -101,6 +130,9 @@ def main(args: Sequence[str] | None = None) -> int:
         code = report(console, failure)
     finally:
         console.close()
+        if previous is not None:
+            signal.signal(signal.SIGTERM, previous)
+    _leave_at_once_if_stuck(code)
     return code
 
 

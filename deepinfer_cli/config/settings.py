@@ -136,6 +136,15 @@ class EngineConfig:
         metavar="SIZE",
         unit="bytes",
     )
+    watchdog: float = setting(
+        600,
+        "End a run in which nothing has moved for so many seconds, with a report; 0 = never",
+        flags=("--watchdog",),
+        minimum=0,
+        maximum=10**9,
+        metavar="SECONDS",
+        unit="seconds",
+    )
     kv_block_tokens: int = setting(
         32, "Tokens in one KV block", minimum=1, maximum=4096, metavar="N", unit="tokens"
     )

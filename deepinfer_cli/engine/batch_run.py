@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deepinfer_cli import __version__
 from deepinfer_cli.config.run_config import RunConfig
@@ -15,6 +15,7 @@ from deepinfer_cli.console import Console
 from deepinfer_cli.engine import check_rows, outputs, prepare
 from deepinfer_cli.engine.counters import Counters, summary
 from deepinfer_cli.engine.signals import StopRequest
+from deepinfer_cli.engine.watchdog import Watchdog
 from deepinfer_cli.errors import (
     EXIT_BROKEN_PIPE,
     EXIT_FATAL,
@@ -40,10 +41,14 @@ from deepinfer_cli.results.output_file import STDOUT, OutputFile
 from deepinfer_cli.results.sink import RowSink
 from deepinfer_cli.results.types import RowStyle
 
+if TYPE_CHECKING:
+    from deepinfer_cli.engine.loop import BatchLoop
+
 
 def run(config: RunConfig, console: Console, sink: RowSink | None = None) -> int:
     """The exit code; raises DeepInferError for what is fatal or refused. With a `sink`, rows go there."""
     with ExitStack() as cleanup:
+        stop = cleanup.enter_context(StopRequest())
         sources = expand(config.inputs)
         stdout_fd = console.data.fileno() if sink is None and _uses_stdout(config) else None
         if config.action == "run" and sink is None:
@@ -51,7 +56,7 @@ def run(config: RunConfig, console: Console, sink: RowSink | None = None) -> int
         rules = prepare.row_rules(config, sources, None)
         if config.action == "validate":
             check = check_rows.RowCheck(config, sources, rules, console)
-            return _judge(check, console, None, None, 0)
+            return _judge(check, console, stop, None, None, 0)
         if config.rows.strict:
             sources = cleanup.enter_context(check_rows.rereadable(sources))
             check_rows.refuse_bad_rows(check_rows.RowCheck(config, sources, rules, console))
@@ -68,8 +73,8 @@ def run(config: RunConfig, console: Console, sink: RowSink | None = None) -> int
             console.info(f"model {model.name}; context {context:,}; nothing is run")
             console.info(_sampling_line(config))
             check = check_rows.RowCheck(config, sources, rules, console)
-            return _judge(check, console, prompts, model, context)
-        return _Run(config, console, sources, rules, model, prompts, context, sink).run()
+            return _judge(check, console, stop, prompts, model, context)
+        return _Run(config, console, sources, rules, model, prompts, context, stop, sink).run()
 
 
 def _sampling_line(config: RunConfig) -> str:
@@ -101,14 +106,17 @@ def load_model(config: RunConfig, console: Console) -> LoadedModel:
 def _judge(
     check: check_rows.RowCheck,
     console: Console,
+    stop: StopRequest,
     prompts: prepare.PromptStage | None,
     model: LoadedModel | None,
     context: int,
 ) -> int:
     output = OutputFile(console.data.fileno(), "standard output", owns_fd=False)
-    check.run(output, prompts, model)
-    output.flush()
-    return check_rows.report(check, console, model=model, context=context)
+    with stop.rows():
+        check.run(output, prompts, model, is_stopped=lambda: stop.requested)
+        output.flush()
+        code = check_rows.report(check, console, model=model, context=context)
+        return stop.exit_code if stop.requested else code
 
 
 def _last_change(path: str | None) -> float | None:
@@ -129,6 +137,7 @@ class _Run:
     model: LoadedModel
     prompts: prepare.PromptStage
     context: int
+    stop: StopRequest
     sink: RowSink | None = None
     counters: Counters = field(default_factory=Counters)
 
@@ -161,7 +170,6 @@ class _Run:
     def _attempt(self, config: RunConfig, manifest: dict[str, Any], *, resumed: bool) -> int:
         with ExitStack() as cleanup:
             started = time.monotonic()
-            stop = cleanup.enter_context(StopRequest())
             reader = outputs.make_reader(config, self.sources, self.console)
             cleanup.callback(reader.close)
             tables = outputs.new_tables() if resumed else None
@@ -178,16 +186,18 @@ class _Run:
                     config, self.console, self.rules, manifest["settings_id"], reader, parser, tables
                 )
                 cleanup.callback(target.spool.close)
-                target.compare(self.counters, lambda: not stop.requested)
-                if stop.requested or not target.has_work:
-                    return self._say_nothing_to_do(reader, stop)
+                with self.stop.rows():
+                    target.compare(self.counters, lambda: not self.stop.requested)
+                if self.stop.requested or not target.has_work:
+                    return self._say_nothing_to_do(reader)
             attempts = earlier_attempts(earlier, num_rows=target.num_rows_before, last_write=last_write)
             run_file = RunFile(
                 prepare.run_file_path(config), manifest, attempts, rows_before=target.num_rows_before
             )
             engine = self._start_engine(cleanup, manifest)
             self._say_header(engine, manifest["numerics"], time.monotonic() - started)
-            return self._loop(engine, stop, run_file, manifest, target, reader)
+            cleanup.enter_context(self.stop.rows())
+            return self._loop(engine, run_file, manifest, target, reader)
 
     def _start_engine(self, cleanup: ExitStack, manifest: dict[str, Any]) -> Any:
         from deepinfer_cli.engine.native import NativeEngine
@@ -205,17 +215,16 @@ class _Run:
         manifest["kv_cache"] = {"bytes": engine.kv_plan.num_bytes, "tokens": engine.kv_plan.num_tokens}
         return engine
 
-    def _say_nothing_to_do(self, reader: RowReader, stop: StopRequest) -> int:
+    def _say_nothing_to_do(self, reader: RowReader) -> int:
         """A resumed run whose output is complete: the exit code and summary that it deserves."""
-        code, status = self._verdict(reader, stop)
-        if not stop.requested:
+        code, status = self._verdict(reader)
+        if not self.stop.requested:
             self._say_summary(reader, 0.0, status)
         return code
 
     def _loop(
         self,
         engine: Any,
-        stop: StopRequest,
         run_file: RunFile,
         manifest: Mapping[str, Any],
         target: outputs.Outputs,
@@ -233,7 +242,7 @@ class _Run:
                 if self.sink is not None:
                     self.sink.start(self.config, manifest, progress)
                 for stage in target.stages():
-                    BatchLoop(
+                    loop = BatchLoop(
                         reader=stage.reader,
                         parser=stage.parser,
                         prompts=self.prompts,
@@ -242,17 +251,20 @@ class _Run:
                         writer=stage.writer,
                         output=stage.output,
                         counters=counters,
-                        stop=stop,
+                        stop=self.stop,
                         progress=progress,
                         max_failures=self.config.rows.max_failures,
                         file_names=self.rules.file_names,
-                    ).run()
-                    for file in (stage.output, stage.errors):
-                        if file is not None:
-                            file.close()
-                    if stop.requested:
+                    )
+                    with self._watchdog(engine, loop, run_file).watching() as watchdog:
+                        loop.run(watchdog)
+                        for file in (stage.output, stage.errors):
+                            if file is not None:
+                                watchdog.beat(f"flushing {file.name} to the disk", engine_is_busy=False)
+                                file.close()
+                    if self.stop.requested:
                         break
-            code, status = self._verdict(reader, stop)
+            code, status = self._verdict(reader)
         except BrokenPipeError:
             code, status = EXIT_BROKEN_PIPE, "output closed"
             raise
@@ -267,9 +279,20 @@ class _Run:
                 self._say_summary(reader, seconds, status, run_file.attempts)
         return code
 
-    def _verdict(self, reader: RowReader, stop: StopRequest) -> tuple[int, str]:
-        if stop.requested:
-            return stop.exit_code, "interrupted"
+    def _watchdog(self, engine: Any, loop: BatchLoop, run_file: RunFile) -> Watchdog:
+        def on_hang(what: str, report: str | None) -> None:
+            hint = "the rows written so far are whole; `watchdog: 0` turns this off"
+            self.console.error(what if report is None else f"{what}; see {report}", hint)
+            run_file.finish("hung", EXIT_FATAL, {}, self.counters.as_json(), 0.0)
+
+        output = self.config.output.output
+        beside = None if output in (None, STDOUT) or not Path(output).is_file() else output
+        seconds = self.config.engine.watchdog
+        return Watchdog(seconds, engine=engine, report_beside=beside, facts=loop.facts, on_hang=on_hang)
+
+    def _verdict(self, reader: RowReader) -> tuple[int, str]:
+        if self.stop.requested:
+            return self.stop.exit_code, "interrupted"
         if reader.num_damaged:
             return EXIT_FATAL, "input damaged"
         return (EXIT_ROWS_FAILED if self.counters.num_failed else EXIT_OK), "complete"

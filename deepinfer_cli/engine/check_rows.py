@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -48,12 +48,16 @@ class RowCheck:
         self._shape = NativeRows(style, ())
 
     def run(
-        self, output: OutputFile | None, prompts: PromptStage | None, model: LoadedModel | None = None
+        self,
+        output: OutputFile | None,
+        prompts: PromptStage | None,
+        model: LoadedModel | None = None,
+        is_stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         counters = self.counters
         show_tokens = self.config.show_tokens and model is not None
-        while True:
-            raw = self.reader.next_line(1.0)
+        while not is_stopped():
+            raw = self.reader.next_line(0.2)
             if raw is None:
                 if self.reader.done:
                     return

@@ -13,12 +13,14 @@ from deepinfer_cli.engine.counters import Counters
 from deepinfer_cli.engine.native import NativeEngine, NativeError, is_request_refusal
 from deepinfer_cli.engine.prepare import PromptStage
 from deepinfer_cli.engine.signals import StopRequest
+from deepinfer_cli.engine.watchdog import Watchdog
 from deepinfer_cli.errors import DeepInferError, InternalError
 from deepinfer_cli.progress import Progress
 from deepinfer_cli.requests.parser import RowParser
 from deepinfer_cli.requests.types import (
     FailedRow,
     FieldError,
+    ParsedRow,
     RawLine,
     RequestRow,
     RowError,
@@ -35,6 +37,7 @@ _WAIT_ENGINE_S = 0.1  # nothing can be admitted: wait for a completion
 _WAIT_INPUT_S = 0.02  # requests run, but the input has nothing right now
 _WAIT_IDLE_S = 0.2  # nothing runs: wait for input
 _PIPE_CHECK_S = 0.25
+_NOT_A_ROWS_FAULT = (DeepInferError, OSError, NativeError)  # wherever it comes from
 _SHARE_MIN_ROWS = 100  # a failure share means nothing before this many rows
 
 
@@ -94,13 +97,20 @@ class BatchLoop:
         self._file_names = file_names
         self._open: dict[int, OpenRow] = {}  # requests in the engine, by ordinal
         self._stalled: tuple[OpenRow, Any] | None = None  # a request the engine had no room for
+        self._queue_is_given_up = False  # after a stop request
         self._next_pipe_check = 0.0
         self._num_before = 0  # rows read but written elsewhere: by earlier stages and attempts
+        self._watchdog: Watchdog | None = None
+        self._writing = f"writing {output.name}"
 
-    def run(self) -> None:
+    def run(self, watchdog: Watchdog) -> None:
         """Until the input is used up, or a stop was asked for and what runs is finished or given up."""
         self._num_before = self._num_expected() - self._writer.num_written
+        self._watchdog = watchdog
         while True:
+            watchdog.beat("reading or preparing rows", engine_is_busy=bool(self._open))
+            if self._stop.requested:
+                self._give_up_queue()
             more = self._admit()
             if self._open:
                 self._collect(0.0 if more else self._patience())
@@ -111,10 +121,27 @@ class BatchLoop:
             self._housekeeping()
             if self._stop.requested and self._stop.seconds_left == 0:
                 break
+        self.flush()
         self._counters.num_abandoned = self._writer.num_open
         if not self._counters.num_abandoned:
             self._check_complete()
+
+    def flush(self) -> None:
+        self._now(self._writing)
         self._writer.flush()
+
+    def _now(self, doing: str) -> None:
+        if self._watchdog is not None:
+            self._watchdog.now(doing)
+
+    def facts(self) -> str:
+        """For the report of a hang."""
+        writer = self._writer
+        return (
+            f"rows: {self._counters.num_read} read, {self._counters.num_done} done, {len(self._open)} in the "
+            f"engine, {writer.num_held} finished and waiting for an earlier one, {writer.num_open} not "
+            f"written ({writer.open_bytes} bytes); stop requested: {self._stop.requested}"
+        )
 
     # ---- in ------------------------------------------------------------------------------------------------
 
@@ -136,9 +163,16 @@ class BatchLoop:
         self._start_row(raw)
         return True
 
+    def _give_up_queue(self) -> None:
+        """What the engine has not begun is left to the next run."""
+        if not self._queue_is_given_up:
+            self._queue_is_given_up = True
+            self._stalled = None
+            self._engine.abort_unstarted()
+
     def _start_row(self, raw: RawLine) -> None:
         self._counters.num_read += 1
-        parsed = self._parser.parse(raw)
+        parsed = self._parse(raw)
         if isinstance(parsed, SkippedRow):
             if parsed.reason == "shard":
                 self._counters.num_other_shard += 1
@@ -153,6 +187,23 @@ class BatchLoop:
             self._start_request(ordinal, parsed)
         except FieldError as error:
             self._fail(ordinal, parsed.identity, error.error, parsed.warnings)
+        except NativeError as error:
+            if not is_request_refusal(error):
+                raise
+            self._fail(ordinal, parsed.identity, _unexpected("preparing it", error), parsed.warnings)
+        except _NOT_A_ROWS_FAULT:
+            raise
+        except Exception as error:  # a tokenizer's, say: this row's loss and nobody else's
+            self._fail(ordinal, parsed.identity, _unexpected("preparing it", error), parsed.warnings)
+
+    def _parse(self, raw: RawLine) -> ParsedRow:
+        try:
+            return self._parser.parse(raw)
+        except _NOT_A_ROWS_FAULT:
+            raise
+        except Exception as error:
+            identity = RowIdentity(raw.index, raw.line, raw.file_number, None)
+            return FailedRow(identity, _unexpected("reading it", error))
 
     def _start_request(self, ordinal: int, row: RequestRow) -> None:
         token_ids, warnings = self._prompts.token_ids(row)
@@ -198,6 +249,7 @@ class BatchLoop:
         return _WAIT_INPUT_S if waits_for_input else _WAIT_ENGINE_S
 
     def _collect(self, timeout: float) -> None:
+        self._now("waiting for the engine")
         for finished in self._engine.poll(_POLL_BURST, timeout):
             self._finish(self._open.pop(finished.id), finished)
 
@@ -212,16 +264,26 @@ class BatchLoop:
         if finished.error:
             error = RowError("engine_error", finished.error, retryable=finished.error_retryable)
         elif any(sample.finish_reason == "aborted" for sample in samples):
+            if self._stop.requested:
+                return  # it stays open: not written, and left to the next run
             error = RowError("aborted", "the row was given up before it finished", retryable=True)
         elif any(sample.finish_reason == "error" for sample in samples):
             error = RowError("engine_error", "the engine ended this row with an error")
         if error is not None:
             self._fail(row.ordinal, row.identity, error, row.warnings)
             return
+        try:
+            line = self._shape.ok(row, finished)
+        except _NOT_A_ROWS_FAULT:
+            raise
+        except Exception as unexpected:
+            what = _unexpected("writing its result", unexpected)
+            self._fail(row.ordinal, row.identity, what, row.warnings)
+            return
         counters.num_ok += 1
         counters.by_warning.update(row.warnings)
         counters.by_finish.update(sample.finish_reason for sample in samples)
-        self._writer.close_row(row.ordinal, self._shape.ok(row, finished), failed=False)
+        self._write(row.ordinal, line, failed=False)
 
     def _fail(
         self,
@@ -233,13 +295,17 @@ class BatchLoop:
         self._counters.add_failure(identity, error, self._file_names)
         self._counters.by_warning.update(warnings)
         line = self._shape.failed(identity, error, warnings)
-        self._writer.close_row(ordinal, line, failed=True)
+        self._write(ordinal, line, failed=True)
         self._check_failures(at_end=False)
+
+    def _write(self, ordinal: int, line: str, *, failed: bool) -> None:
+        self._now(self._writing)
+        self._writer.close_row(ordinal, line, failed=failed)
 
     # ---- around --------------------------------------------------------------------------------------------
 
     def _housekeeping(self) -> None:
-        self._writer.flush()
+        self.flush()
         progress = self._progress
         progress.done = self._counters.num_done
         progress.failed = self._counters.num_failed
@@ -265,7 +331,7 @@ class BatchLoop:
         else:
             exceeded = (at_end or done >= _SHARE_MIN_ROWS) and failed > (limit.share or 0.0) * done
         if exceeded:
-            self._writer.flush()
+            self.flush()
             raise TooManyFailures(
                 f"{failed:,} of {done:,} rows failed, more than --max-failures {limit} allows",
                 "the rows before this are written; fix the failing ones or raise the limit",
@@ -283,6 +349,12 @@ class BatchLoop:
         """Output rows of all rows read so far, in earlier stages and attempts too."""
         c = self._counters
         return c.num_read - c.num_other_shard - c.num_dropped_duplicates
+
+
+def _unexpected(doing: str, error: Exception) -> RowError:
+    out_of_memory = isinstance(error, MemoryError)
+    what = "out of memory" if out_of_memory else f"{type(error).__name__}: {error}"
+    return RowError("engine_error", f"{doing} failed: {what}"[:1000], retryable=out_of_memory)
 
 
 def _is_closed(fd: int) -> bool:

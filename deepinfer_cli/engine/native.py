@@ -17,6 +17,9 @@ from deepinfer_cli.results.types import FinishedRequest
 MAX_WAITING = 256  # submitted, not yet admitted: what admission can choose from
 _INT32_MAX = 2**31 - 1
 _SAMPLING_CACHE = 4096
+_STOP_SECONDS = 1.0  # for the step that is being computed when the run ends early
+
+_stuck_engines: list[_native.Engine] = []
 
 
 def build_info() -> dict[str, str]:
@@ -151,6 +154,18 @@ class NativeEngine:
     def abort_all(self) -> None:
         self._engine.abort_all()
 
+    def abort_unstarted(self) -> None:
+        """Gives up what waits and has never been computed; the rest goes on."""
+        self._engine.abort_unstarted()
+
+    def progress(self) -> tuple[int, int]:
+        """Changes while the engine computes, also inside a long step."""
+        return int(self._engine.stats()["num_steps"]), self._pool.num_calls
+
+    def describe(self) -> str:
+        """What it is doing, as JSON for people; works while a step hangs."""
+        return self._engine.describe()
+
     def num_running(self) -> int:
         """Samples being computed right now."""
         return int(self._engine.stats()["num_running"])
@@ -181,8 +196,17 @@ class NativeEngine:
     def cache_groups(self) -> Sequence[Any]:
         return list(self._executor.cache_groups)
 
-    def close(self) -> None:
-        self._engine.stop()
+    def close(self) -> bool:
+        """False when a step goes on for too long: then only the end of the process ends it."""
+        if self._engine.try_stop(_STOP_SECONDS):
+            return True
+        _stuck_engines.append(self._engine)  # its destructor would wait
+        return False
+
+
+def is_stuck() -> bool:
+    """Whether an engine's thread could not be ended."""
+    return bool(_stuck_engines)
 
 
 def is_request_refusal(error: _native.NativeError) -> bool:

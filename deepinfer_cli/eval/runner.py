@@ -91,6 +91,7 @@ class SampleSink:
     plan: EvalPlan
     console: Console
     questions: Sequence[Question]
+    name: str = "samples"
     num_rows: int = 0
     is_pipe: bool = False
     fd: int = -1

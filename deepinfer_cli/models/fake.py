@@ -8,7 +8,7 @@ It starts at once and needs no download. `--model fake:0.02` makes each token ta
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from deepinfer_cli.errors import ModelError
@@ -22,6 +22,17 @@ _IM_START, _IM_END, _END_OF_TEXT = range(256, 256 + len(_SPECIALS))
 VOCAB_SIZE = 256 + len(_SPECIALS)
 _WEIGHTS_SEED = 2026
 _BLOCK_TOKENS = 16
+_FAULTS: Mapping[str, Callable[[float], float]] = {
+    "seed": int,
+    "throw_rate": float,
+    "poison_token": int,
+    "nan_rate": float,
+    "copy_rate": float,
+    "slow_rate": float,
+    "slow_seconds": float,
+    "hang_at_step": int,
+    "hang_seconds": float,
+}
 
 
 def _fingerprint(text: str) -> str:
@@ -96,8 +107,9 @@ class FakeModel:
     max_context = MAX_CONTEXT
     eos_token_ids: Sequence[int] = (_IM_END, _END_OF_TEXT)
 
-    def __init__(self, seconds_per_token: float = 0.0) -> None:
+    def __init__(self, seconds_per_token: float = 0.0, faults: Mapping[str, float] | None = None) -> None:
         self._seconds_per_token = seconds_per_token
+        self._faults = dict(faults or {})
         self.generation_defaults: Mapping[str, Any] = {}
         self.tokenizer = FakeTokenizer()
         self.renderer = FakeRenderer()
@@ -106,13 +118,17 @@ class FakeModel:
     def make_executor(self, pool: Any) -> Any:
         from deepinfer_cli import _native
 
-        return _native.FakeExecutor(
+        executor = _native.FakeExecutor(
             VOCAB_SIZE,
             MAX_CONTEXT,
             _WEIGHTS_SEED,
             _BLOCK_TOKENS,
             seconds_per_token=self._seconds_per_token,
         )
+        if not self._faults:
+            return executor
+        faults: dict[str, Any] = {key: _FAULTS[key](value) for key, value in self._faults.items()}
+        return _native.FaultyExecutor(executor, **faults)
 
 
 def is_fake(name: str | None) -> bool:
@@ -120,13 +136,22 @@ def is_fake(name: str | None) -> bool:
 
 
 def load_fake(name: str) -> FakeModel:
-    """`name`: "fake" or "fake:SECONDS" (time of each token, to see a pipeline under load)."""
-    _, _, seconds = name.partition(":")
+    """`name`: "fake", "fake:SECONDS" (time of each token, to see a pipeline under load), and for tests
+    "fake:SECONDS,FAULT=NUMBER,..." with the faults of native/src/executor/faulty_executor.h."""
+    _, _, options = name.partition(":")
+    seconds, faults = 0.0, {}
     try:
-        value = float(seconds or 0)
+        for option in options.split(",") if options else ():
+            key, is_fault, value = option.partition("=")
+            if not is_fault:
+                seconds = float(option)
+            elif key in _FAULTS:
+                faults[key] = float(value)
+            else:
+                seconds = -1.0
     except ValueError:
-        value = -1.0
-    if not 0 <= value <= MAX_SECONDS_PER_TOKEN:
+        seconds = -1.0
+    if not 0 <= seconds <= MAX_SECONDS_PER_TOKEN:
         hint = f"fake:SECONDS takes 0 to {MAX_SECONDS_PER_TOKEN:g} seconds a token"
         raise ModelError(f"unknown model {name}", hint)
-    return FakeModel(value)
+    return FakeModel(seconds, faults)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 class LineOutput(Protocol):
     """What the writer and the loop need of an output."""
 
+    name: str  # for people
     num_rows: int
     is_pipe: bool
 

@@ -54,6 +54,7 @@ class _Answers:
     """Collects judgements from result rows (results/sink.py)."""
 
     model: str
+    name: str = "judgements"
     num_rows: int = 0
     is_pipe: bool = False
     fd: int = -1
