@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from deepinfer_cli._native import ThreadPool
@@ -137,3 +138,47 @@ def peak_gops(kind: str, seconds: float = 0.1, pool: ThreadPool | None = None) -
     from deepinfer_cli import _native
 
     return _native.peak_gops(kind, seconds, pool or _native.ThreadPool(num_cores()))
+
+
+def thread_pool(num_threads: int) -> ThreadPool:
+    """A pool of so many threads; 0 = the cores this process may use."""
+    from deepinfer_cli import _native
+
+    return _native.ThreadPool(num_threads or num_cores())
+
+
+KernelRate = tuple[int, float, int, float]  # rows, seconds of a call, bytes it must read, operations
+
+
+def measure_linear(
+    dtype: str, n: int, k: int, rows: Sequence[int], pool: ThreadPool, **more: Any
+) -> list[KernelRate]:
+    """Products of so many rows of activations with one weight [n, k]; `more`: precision, isa, seconds, ..."""
+    from deepinfer_cli import _native
+
+    return _native.measure_linear(dtype, n, k, list(rows), pool, **more)
+
+
+def measure_attention(
+    num_heads: int,
+    num_kv_heads: int,
+    head_dim: int,
+    num_sequences: int,
+    context: int,
+    new_tokens: int,
+    pool: ThreadPool,
+    **more: Any,
+) -> KernelRate:
+    """Attention of one layer; `more`: kv_dtype, block_tokens, isa, seconds, rotated_bytes."""
+    from deepinfer_cli import _native
+
+    return _native.measure_attention(
+        num_heads, num_kv_heads, head_dim, num_sequences, context, new_tokens, pool, **more
+    )
+
+
+def measure_rows(kernel: str, width: int, num_rows: int, pool: ThreadPool, **more: Any) -> KernelRate:
+    """A kernel that goes over rows of `width` values; `more`: isa, seconds."""
+    from deepinfer_cli import _native
+
+    return _native.measure_rows(kernel, width, num_rows, pool, **more)

@@ -165,7 +165,7 @@ def finished(
             "order": order,
             "clock": "wall time, with CPU time of the process beside it; token times from the engine's steps",
             "counts": "token ids in the engine; warm-up and loading excluded, sampling included",
-            "limits": "read rate and peaks of this machine, measured before each repetition on its threads",
+            "limits": "read rate and peaks of this machine, measured around each repetition on its threads",
             "interval": "median over repetitions, 95 % percentile bootstrap",
             "may_be_compared_with": "the same load, machine and checkpoint, measured by this command",
         },

@@ -14,6 +14,7 @@ from typing import Any, Final
 from deepinfer_cli.bench.conditions import CpuClock, Load
 from deepinfer_cli.bench.probes import (
     EnergyReading,
+    best_of,
     measure_limits,
     peak_rss_bytes,
     reset_peak_rss,
@@ -69,7 +70,7 @@ class Measurement:
 
     def run(self, asks: Sequence[Ask], warmup: Sequence[Ask]) -> dict[str, Any]:
         """The repetition's numbers as nested plain values (bench/fields.py). Raises CellFailed or Stopped."""
-        limits = None if self.work is None else self.limits_of(self.work.arithmetics(), self.engine.pool)
+        limits = self._limits()
         if warmup:
             self._flight(warmup)
         reset_peak_rss()
@@ -79,6 +80,10 @@ class Measurement:
         cpu = time.process_time() - cpu
         end_energy, load = EnergyReading.read(), Load.between(before, CpuClock.read())
         joules = energy.joules_until(end_energy) if energy and end_energy else None
+        peak_rss = peak_rss_bytes()
+        after = self._limits()
+        if limits is not None and after is not None:
+            limits = best_of(limits, after)
         timeline = Timeline([o.trace for o in outcomes], self.cell.load.concurrency)
         lengths = timeline.lengths()
         self._check_lengths(asks, timeline)
@@ -89,7 +94,7 @@ class Measurement:
             "latency": timeline.latency(),
             "goodput": timeline.goodput(self.slo, self.price_per_hour),
             "steps": self._steps_part(steps, timeline),
-            "memory": self._memory(kv_peak),
+            "memory": self._memory(kv_peak, peak_rss),
             "energy": self._energy(joules, timeline),
             "roofline": self._roofline(limits, timeline),
             "correctness": _correctness(outcomes),
@@ -97,6 +102,10 @@ class Measurement:
                 "others_cpu_share": load.others_share if load.wall_seconds >= SEEN_SECONDS else None
             },
         }
+
+    def _limits(self) -> Limits | None:
+        """The machine's limits now; None for a model that has no weights."""
+        return None if self.work is None else self.limits_of(self.work.arithmetics(), self.engine.pool)
 
     def _flight(self, asks: Sequence[Ask]) -> tuple[list[Outcome], float]:
         """Outcomes in the order of `asks`, and the largest share of the KV blocks that was seen in use."""
@@ -156,12 +165,12 @@ class Measurement:
             "decode_tokens_per_s_per_user": 1e3 / tpot if tpot else None,
         }
 
-    def _memory(self, kv_peak: float) -> dict[str, Any]:
+    def _memory(self, kv_peak: float, peak_rss: int) -> dict[str, Any]:
         return {
             "weight_bytes": None if self.work is None else self.work.weight_bytes,
             "kv_pool_bytes": self.engine.kv_plan.num_bytes,
             "kv_peak_share": kv_peak,
-            "peak_rss_bytes": peak_rss_bytes(),
+            "peak_rss_bytes": peak_rss,
         }
 
     def _energy(self, joules: float | None, timeline: Timeline) -> dict[str, Any]:

@@ -22,6 +22,12 @@ def measure_limits(arithmetics: Sequence[str], pool: Any) -> Limits:
     return Limits(machine.memory_read_gbps(_LIMIT_SECONDS, pool), peaks)
 
 
+def best_of(first: Limits, second: Limits) -> Limits:
+    """Of two measurements the larger of each: what disturbs a measurement only ever makes it smaller."""
+    peaks = {kind: max(gops, second.peak_gops[kind]) for kind, gops in first.peak_gops.items()}
+    return Limits(max(first.dram_gbps, second.dram_gbps), peaks)
+
+
 def reset_peak_rss() -> bool:
     """Start counting the peak of this process's resident memory anew; false where the system cannot."""
     try:

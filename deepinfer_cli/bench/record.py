@@ -92,6 +92,8 @@ class CellResult:
         notes = []
         if max(self.samples("conditions.others_cpu_share"), default=0.0) > QUIET_SHARE:
             notes.append("other processes were busy")
+        if max(self.samples("roofline.share"), default=0.0) > 1.0:
+            notes.append("above the limit: other processes disturbed its measurement")
         if len(set(self._hashes())) > 1 and self.cell.load.prompts == "repeated":
             notes.append("outputs differed between repetitions")
         if self.cell.load.concurrency >= self.cell.num_prompts:

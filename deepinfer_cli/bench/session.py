@@ -73,9 +73,10 @@ class Session:
 
     def run(self) -> None:
         """Until every cell has its repetitions, time is up, or somebody wants to stop."""
-        started = time.monotonic()
         if self.effort.budget_s is not None:
-            self._deadline = started + self.effort.budget_s
+            self._deadline = time.monotonic() + self.effort.budget_s
+        least = self.effort.repetitions or MIN_REPETITIONS
+        self.progress.total = sum(max(0, least - len(r.repetitions)) for r in self.results)
         try:
             for number in range(10**9):
                 pending = self._pending()
@@ -142,6 +143,7 @@ class Session:
             result.repetitions.append(values)
             self.journal.append("repetition", key=result.key, values=values)
         self.progress.done += 1
+        self.progress.total = max(self.progress.total or 0, self.progress.done)
         self._costs[result.key] = time.monotonic() - started
 
     def _fail(self, result: CellResult, reason: str) -> None:

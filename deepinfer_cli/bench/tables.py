@@ -73,10 +73,43 @@ def head_of(keys: Sequence[str], fields: Sequence[Field]) -> list[str]:
     return [*keys, *[f.title + units.get(f.unit, "") for f in fields], "± out", "note"]
 
 
-def short_table(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """(head, rows) of the table that people see."""
-    keys, fields = swept_keys(document), columns(document)
+def short_table(
+    document: Mapping[str, Any], fields: Sequence[Field] | None = None
+) -> tuple[list[str], list[list[str]]]:
+    """(head, rows) of the table that people see, with these fields or all that have a title and a value."""
+    keys = swept_keys(document)
+    fields = columns(document) if fields is None else fields
     return head_of(keys, fields), [row_of(cell, keys, fields) for cell in document["cells"]]
+
+
+# What a narrow terminal can do without, the most dispensable first.
+_DISPENSABLE: Final = (
+    "memory.peak_rss_bytes",
+    "goodput.good_requests_per_s",
+    "latency.itl_ms.p99",
+    "throughput.total_tokens_per_cpu_s",
+    "conditions.others_cpu_share",
+    "latency.tpot_ms.p50",
+    "goodput.good_share",
+    "lengths.prefix_hit_rate",
+    "goodput.cost_per_million_output_tokens",
+    "latency.ttft_ms.p50",
+)
+_NOTE_WIDTH: Final = 24  # at least, for what is to be said about a cell
+_GAP: Final = 2  # between columns
+
+
+def fitting_fields(document: Mapping[str, Any], width: int) -> tuple[list[Field], list[Field]]:
+    """(fields whose columns fit into `width` characters, those left out)."""
+    fields, left_out = columns(document), []
+    for path in _DISPENSABLE:
+        head, rows = short_table(document, fields)
+        widths = [max(len(line[i]) for line in (head, *rows)) for i in range(len(head) - 1)]
+        if sum(widths) + _GAP * len(widths) + _NOTE_WIDTH <= width:
+            break
+        left_out += [f for f in fields if f.path == path]
+        fields = [f for f in fields if f.path != path]
+    return fields, left_out
 
 
 def _word(value: Any) -> str:
@@ -89,9 +122,11 @@ def _word(value: Any) -> str:
 
 
 def as_markdown(document: Mapping[str, Any]) -> str:
-    head, rows = short_table(document)
-    lines = [_md_line(head), _md_line(["---"] * len(head)), *map(_md_line, rows)]
-    return "\n".join([*summary_lines(document), "", *lines]) + "\n"
+    return "\n".join([*summary_lines(document), "", markdown_table(*short_table(document))]) + "\n"
+
+
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join([_md_line(head), _md_line(["---"] * len(head)), *map(_md_line, rows)])
 
 
 def _md_line(cells: Sequence[str]) -> str:
@@ -167,23 +202,26 @@ def rendered(document: Mapping[str, Any], form: str) -> str:
 # ---- terminal ----------------------------------------------------------------------------------------------
 
 
-def terminal_table(document: Mapping[str, Any], width: int, *, color: bool) -> str:
-    """The short table drawn by rich; lines longer than `width` fold inside their cells."""
+def terminal_table(
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    width: int,
+    *,
+    styles: Sequence[str] = (),
+    color: bool,
+) -> str:
+    """A table drawn by rich; what is wider than `width` folds inside its cells. `styles`: one per row."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    head, rows = short_table(document)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=False)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False, expand=False)
     for i, title in enumerate(head):
-        is_note = i == len(head) - 1
-        table.add_column(
-            Text(title), justify="left" if is_note else "right", overflow="fold", no_wrap=not is_note
-        )
-    for cell, row in zip(document["cells"], rows, strict=True):
-        style = {"failed": "red", "skipped": "yellow"}.get(cell["status"], "")
-        table.add_row(*map(Text, row), style=style)
+        is_text = i == len(head) - 1 or not any(_is_number(row[i]) for row in rows)
+        table.add_column(Text(title), justify="left" if is_text else "right", overflow="fold")
+    for i, row in enumerate(rows):
+        table.add_row(*map(Text, row), style=styles[i] if styles else "")
     screen = Console(
         file=io.StringIO(),
         width=width,
@@ -194,4 +232,8 @@ def terminal_table(document: Mapping[str, Any], width: int, *, color: bool) -> s
     )
     with screen.capture() as capture:
         screen.print(table)
-    return capture.get().rstrip("\n")
+    return capture.get().strip("\n").rstrip()
+
+
+def _is_number(text: str) -> bool:
+    return text[:1].isdigit()

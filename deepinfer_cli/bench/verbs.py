@@ -8,7 +8,7 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,17 +21,26 @@ from deepinfer_cli.bench.record import CellResult, Journal, as_document, read_jo
 from deepinfer_cli.bench.session import BUDGET_S, Effort, Session
 from deepinfer_cli.bench.spec import BUILT_IN, SYNTHETIC_KEYS, Cell, Slo, Sweep, load_settings
 from deepinfer_cli.bench.sweep_file import MAX_BUDGET_S, read_sweep, unknown_key
-from deepinfer_cli.bench.tables import FORMATS, rendered, summary_lines, terminal_table
+from deepinfer_cli.bench.tables import (
+    FORMATS,
+    fitting_fields,
+    markdown_table,
+    rendered,
+    short_table,
+    summary_lines,
+    terminal_table,
+)
 from deepinfer_cli.config.run_config import RunConfig
 from deepinfer_cli.config.values import redact
 from deepinfer_cli.console import Console
 from deepinfer_cli.engine.batch_run import load_model
 from deepinfer_cli.engine.signals import StopRequest
-from deepinfer_cli.errors import EXIT_OK, EXIT_ROWS_FAILED, UsageError
+from deepinfer_cli.errors import EXIT_OK, EXIT_ROWS_FAILED, InputError, UsageError
 from deepinfer_cli.models.types import LoadedModel
 
 VERBS: Final = ("compare", "plot", "kernels")
 _PLAIN_WIDTH: Final = 100
+_UNBOUNDED: Final = 10_000  # columns of a table that goes into a file
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +98,11 @@ def price(text: str | None) -> float | None:
     return float(text)
 
 
-def form_of(text: str | None) -> str | None:
-    if text is not None and text not in FORMATS:
-        raise UsageError(f"--format is {', '.join(FORMATS)}; got {text!r}")
+def form_of(text: str | None, words: Sequence[str]) -> str | None:
+    """A form that there is; pictures only for `plot`."""
+    known = ("svg", "png") if list(words[:1]) == ["plot"] else FORMATS
+    if text is not None and text not in known:
+        raise UsageError(f"--format is {', '.join(known)}; got {text!r}")
     return text
 
 
@@ -101,13 +112,84 @@ def form_of(text: str | None) -> str | None:
 def dispatch(config: RunConfig, options: Options, console: Console) -> int:
     words = options.words
     if words and words[0] in VERBS and not options.sweep:
-        raise UsageError(*unknown_key("verb", words[0], ()))
+        return _VERBS[words[0]](config, options, console)
     if words and not options.sweep:
         hint = f"deepinfer bench --sweep {words[0]}" if words[0].endswith((".yaml", ".yml")) else None
         raise UsageError(f"{words[0]!r} is no verb of bench", hint or f"verbs: {', '.join(VERBS)}")
     if len(words) > 1:
         raise UsageError(f"one sweep file at a time: {words[0]} or {words[1]}?")
     return measure(config, options, console)
+
+
+def compare(config: RunConfig, options: Options, console: Console) -> int:
+    """Two saved runs side by side; reads files only."""
+    from deepinfer_cli.bench import difference, saved
+
+    if len(options.words) != 3:
+        raise UsageError("compare takes two saved runs", "deepinfer bench compare A B")
+    found = saved.compared(Path(options.words[1]), Path(options.words[2]), force=options.force)
+    for objection in found.objections:
+        console.warn(f"compared by force: {objection}")
+    for side, names in (("first", found.only_first), ("second", found.only_second)):
+        if names:
+            console.warn(f"{len(names)} cells are in the {side} run only: {'; '.join(names[:3])}")
+    if options.form == "json":
+        console.print_data(saved.comparison_json(found))
+        return EXIT_OK
+    if options.form in ("csv", "jsonl"):
+        raise UsageError(f"compare has no form {options.form}", "--format table, md or json")
+    _show_table(console, options, list(difference.HEAD), difference.rows_of(found))
+    console.info(
+        "ratio = second / first; the interval includes the drift of the machine between runs; "
+        "`would show`: the difference that is found 19 times of 20"
+    )
+    return EXIT_OK
+
+
+def plot(config: RunConfig, options: Options, console: Console) -> int:
+    """A saved run as a picture: on the terminal, or with --format svg or png as files."""
+    from deepinfer_cli.bench import saved, text_plot
+    from deepinfer_cli.bench.record import read_document
+
+    if len(options.words) != 2:
+        raise UsageError("plot takes one saved run", "deepinfer bench plot RUN --format svg")
+    path = Path(options.words[1])
+    document = read_document(path)
+    if options.form in ("svg", "png"):
+        folder = Path(options.save) if options.save else path if path.is_dir() else path.parent
+        for written in saved.write_plots(document, folder, options.form):
+            console.print_data(str(written))
+        return EXIT_OK
+    scatter, bars = saved.figures_of(document)
+    width = shutil.get_terminal_size((_PLAIN_WIDTH, 24)).columns
+    if scatter is not None:
+        console.print_data(text_plot.scatter_text(scatter, width))
+    if bars is not None:
+        console.print_data("\n" + text_plot.bars_text(bars, width))
+    if scatter is None and bars is None:
+        raise InputError("no cell of this run was measured, so there is nothing to draw")
+    return EXIT_OK
+
+
+def kernels(config: RunConfig, options: Options, console: Console) -> int:
+    from deepinfer_cli.bench import kernels as bench
+
+    if len(options.words) > 1:
+        raise UsageError("kernels takes no arguments", "deepinfer bench kernels -m MODEL")
+    if options.form in ("csv", "jsonl"):
+        raise UsageError(f"kernels has no form {options.form}", "--format table, md or json")
+    model = load_model(config, console)
+    results, limits, about = bench.bench_kernels(
+        config, model, lambda result: console.debug(f"{result.kernel} {result.shape}, {result.rows} rows")
+    )
+    if options.form == "json":
+        console.print_data(bench.as_json(results, limits, about))
+        return EXIT_OK
+    console.info(about)
+    console.info(bench.limits_line(limits))
+    rows = [list(bench.row_of(result, limits)) for result in results]
+    _show_table(console, options, list(bench.HEAD), rows)
+    return EXIT_OK
 
 
 def measure(config: RunConfig, options: Options, console: Console) -> int:
@@ -127,6 +209,31 @@ def measure(config: RunConfig, options: Options, console: Console) -> int:
     identity = headers.identity(model, build, sweep)
     run = _Run(config, options, console, sweep, asks, folder, head)
     return run.run([CellResult(cell, cell.key(identity)) for cell in cells], model)
+
+
+def _form(console: Console, options: Options) -> str:
+    return options.form or ("table" if os.isatty(console.data.fileno()) else "md")
+
+
+def _show_table(
+    console: Console,
+    options: Options,
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    styles: Sequence[str] = (),
+) -> None:
+    """A table on stdout: drawn, or as Markdown where that is asked for or nobody watches."""
+    if _form(console, options) != "table":
+        console.print_data(markdown_table(head, rows))
+        return
+    color = os.isatty(console.data.fileno()) and console.has_color
+    console.print_data(terminal_table(head, rows, _width(console), styles=styles, color=color))
+
+
+def _width(console: Console) -> int:
+    """Columns that a table on stdout may have."""
+    is_terminal = os.isatty(console.data.fileno())
+    return shutil.get_terminal_size((_PLAIN_WIDTH, 24)).columns if is_terminal else _UNBOUNDED
 
 
 def _command() -> str:
@@ -278,21 +385,27 @@ class _Run:
         header = headers.finished(self.header, cells, session.facts, session.order)
         document = {**as_document(header, results), "cells": cells}
         if self.folder is not None:
+            from deepinfer_cli.bench.saved import report_html
+
             folders.write_views(self.folder, document)
+            folders.write_whole(self.folder / folders.REPORT, report_html(document))
         self._show(document)
         return self._verdict(results, session, stop)
 
     def _show(self, document: Mapping[str, Any]) -> None:
-        console = self.console
-        is_terminal = os.isatty(console.data.fileno())
-        form = self.options.form or ("table" if is_terminal else "md")
-        if form == "table":
-            width = shutil.get_terminal_size((_PLAIN_WIDTH, 24)).columns if is_terminal else 10_000
-            for line in summary_lines(document):
-                console.info(line)
-            console.print_data(terminal_table(document, width, color=is_terminal and console.has_color))
-        else:
+        console, form = self.console, _form(self.console, self.options)
+        if form != "table":
             console.print_data(rendered(document, form).rstrip("\n"))
+            return
+        for line in summary_lines(document):
+            console.info(line)
+        fields, left_out = fitting_fields(document, _width(console))
+        if left_out:
+            names = ", ".join(f.title for f in left_out)
+            console.info(f"left out for want of room: {names}; a wider terminal or --format md shows them")
+        head, rows = short_table(document, fields)
+        styles = [{"failed": "red", "skipped": "yellow"}.get(c["status"], "") for c in document["cells"]]
+        _show_table(console, self.options, head, rows, styles)
 
     def _verdict(self, results: Sequence[CellResult], session: Session, stop: StopRequest) -> int:
         console, again = self.console, "" if self.folder is None else f"; results are in {self.folder}"
@@ -311,3 +424,10 @@ class _Run:
             return EXIT_ROWS_FAILED
         console.info(f"{len(results):,} cells measured{again}")
         return EXIT_OK
+
+
+_VERBS: Final[Mapping[str, Callable[[RunConfig, Options, Console], int]]] = {
+    "compare": compare,
+    "plot": plot,
+    "kernels": kernels,
+}

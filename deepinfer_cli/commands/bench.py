@@ -108,7 +108,7 @@ def _command(
         str | None,
         _option(
             "--format",
-            "Output [default: table on a terminal, md elsewhere]",
+            "Output [default: table on a terminal, md elsewhere]; of plot svg or png",
             metavar="table|md|csv|json|jsonl",
         ),
     ] = None,
@@ -157,7 +157,7 @@ def _command(
         slo=verbs.slo_of(slo or []),
         price_per_hour=verbs.price(price_per_hour),
         budget_s=verbs.duration(budget),
-        form=verbs.form_of(format_),
+        form=verbs.form_of(format_, words or ()),
         save=save,
         resume=resume,
         overwrite=overwrite,

@@ -6,7 +6,7 @@
 namespace deepinfer {
 
 // Gigabytes (10^9) per second that the pool's threads read together from memory that no cache holds; the
-// best of the passes that fit into `seconds`, at least one. Uses 256 MiB meanwhile.
+// best piece of the passes that fit into `seconds`, at least one pass. Uses 256 MiB meanwhile.
 double dram_read_gbps(double seconds, ThreadPool& pool);
 
 }  // namespace deepinfer
