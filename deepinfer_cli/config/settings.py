@@ -136,6 +136,17 @@ class EngineConfig:
         metavar="SIZE",
         unit="bytes",
     )
+    max_memory: int = setting(
+        0,
+        "Bound on the memory of the whole process, such as 4GiB; the KV cache gets what weights and rows "
+        "leave; 0 = none",
+        kind="bytes",
+        flags=("--max-memory",),
+        minimum=0,
+        maximum=2**50,
+        metavar="SIZE",
+        unit="bytes",
+    )
     watchdog: float = setting(
         600,
         "End a run in which nothing has moved for so many seconds, with a report; 0 = never",

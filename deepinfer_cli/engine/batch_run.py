@@ -14,6 +14,7 @@ from deepinfer_cli.config.run_config import RunConfig
 from deepinfer_cli.console import Console
 from deepinfer_cli.engine import check_rows, outputs, prepare
 from deepinfer_cli.engine.counters import Counters, summary
+from deepinfer_cli.engine.memory import bounded_rows, open_bytes
 from deepinfer_cli.engine.signals import StopRequest
 from deepinfer_cli.engine.watchdog import Watchdog
 from deepinfer_cli.errors import (
@@ -49,6 +50,7 @@ def run(config: RunConfig, console: Console, sink: RowSink | None = None) -> int
     """The exit code; raises DeepInferError for what is fatal or refused. With a `sink`, rows go there."""
     with ExitStack() as cleanup:
         stop = cleanup.enter_context(StopRequest())
+        config = bounded_rows(config)
         sources = expand(config.inputs)
         stdout_fd = console.data.fileno() if sink is None and _uses_stdout(config) else None
         if config.action == "run" and sink is None:
@@ -207,6 +209,7 @@ class _Run:
             self.config.engine,
             max_context=self.context,
             max_tokens_cap=self.config.sampling.max_tokens_cap,
+            max_row_bytes=self.config.rows.max_row_bytes,
         )
         cleanup.callback(engine.close)
         numerics = engine.numerics(self.config.engine)
@@ -255,6 +258,7 @@ class _Run:
                         progress=progress,
                         max_failures=self.config.rows.max_failures,
                         file_names=self.rules.file_names,
+                        max_open_bytes=open_bytes(self.config.engine.max_memory),
                     )
                     with self._watchdog(engine, loop, run_file).watching() as watchdog:
                         loop.run(watchdog)
@@ -344,6 +348,8 @@ class _Run:
         how = ", ".join(shown)
         info(f"model {self.model.name}: {how}; context {self.context:,}; ready in {seconds:.1f} s")
         info(f"KV cache: {engine.kv_plan}; up to {self.config.engine.max_num_seqs} samples at once")
+        if engine.memory_plan is not None:
+            info(f"memory of {engine.memory_plan}")
         info(_sampling_line(self.config))
         if self.config.output.timing:
             info("--timing: rows hold times, so this output differs from run to run")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
-from deepinfer_cli.errors import ResourceError
+from deepinfer_cli.engine.memory import MemoryPlan, refuse
+from deepinfer_cli.errors import EXIT_REFUSED, ResourceError
 
 # Unless asked otherwise, room for this many tokens of every sequence that runs at once; longer ones share,
 # and are preempted when they do not fit. More would only keep old prefixes, and resident memory would grow.
@@ -38,21 +38,17 @@ class KvPlan:
         return f"{self.num_tokens:,} tokens in {self.num_bytes / 2**20:,.0f} MiB"
 
 
-def available_memory() -> int:
-    """Bytes that can be taken without swapping; 0 when the system does not say."""
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return 0
-
-
 def plan_blocks(
-    groups: Sequence[CacheGroup], *, max_context: int, max_num_seqs: int, budget_bytes: int, free_bytes: int
+    groups: Sequence[CacheGroup],
+    *,
+    max_context: int,
+    max_num_seqs: int,
+    budget_bytes: int,
+    free_bytes: int,
+    memory: MemoryPlan | None = None,
 ) -> KvPlan:
-    """budget_bytes: what the user asked for, 0 = decide. free_bytes: 0 = unknown."""
+    """budget_bytes: what the user asked for, 0 = decide. free_bytes: 0 = unknown. memory: the plan of
+    --max-memory, which bounds both."""
 
     def blocks(tokens_per_sequence: int, num_sequences: int) -> list[int]:
         return [
@@ -65,13 +61,21 @@ def plan_blocks(
 
     least = blocks(max_context, 1)
     most = blocks(max_context, max_num_seqs)
+    if memory is not None and max(size(least), budget_bytes) > memory.kv_bytes:
+        what = f"the KV cache of one sequence of {max_context:,} tokens"
+        if budget_bytes > memory.kv_bytes:
+            what = "the kv_cache_bytes that were asked for"
+        raise refuse(memory, max(size(least), budget_bytes), what)
     limit = budget_bytes or int(free_bytes * FREE_SHARE) or size(most)
+    if memory is not None:
+        limit = min(limit, memory.kv_bytes)
     if size(least) > limit:
         given = "kv_cache_bytes allows" if budget_bytes else "half of the free memory is"
         raise ResourceError(
             f"the KV cache of one sequence of {max_context:,} tokens needs {size(least):,} bytes, but "
             f"{given} {limit:,}",
             "lower --max-model-len, or choose a smaller --kv-dtype",
+            exit_code=EXIT_REFUSED,
         )
     wanted = most if budget_bytes else blocks(min(max_context, TYPICAL_TOKENS), max_num_seqs)
     counts = [max(a, b) for a, b in zip(wanted, least, strict=True)]

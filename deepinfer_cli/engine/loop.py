@@ -29,7 +29,7 @@ from deepinfer_cli.requests.types import (
 )
 from deepinfer_cli.results.sink import LineOutput
 from deepinfer_cli.results.types import FinishedRequest, OpenRow
-from deepinfer_cli.results.writer import RowWriter
+from deepinfer_cli.results.writer import MAX_OPEN_BYTES, RowWriter
 
 _ADMIT_BURST = 64  # rows taken in before completions are looked at again
 _POLL_BURST = 256
@@ -37,6 +37,7 @@ _WAIT_ENGINE_S = 0.1  # nothing can be admitted: wait for a completion
 _WAIT_INPUT_S = 0.02  # requests run, but the input has nothing right now
 _WAIT_IDLE_S = 0.2  # nothing runs: wait for input
 _PIPE_CHECK_S = 0.25
+_TOKEN_BYTES = 8  # of a prompt: in the request, and in its first sample
 _NOT_A_ROWS_FAULT = (DeepInferError, OSError, NativeError)  # wherever it comes from
 _SHARE_MIN_ROWS = 100  # a failure share means nothing before this many rows
 
@@ -82,6 +83,7 @@ class BatchLoop:
         progress: Progress,
         max_failures: FailureLimit | None,
         file_names: tuple[str, ...],
+        max_open_bytes: int = MAX_OPEN_BYTES,
     ) -> None:
         self._reader = reader
         self._parser = parser
@@ -95,6 +97,7 @@ class BatchLoop:
         self._progress = progress
         self._max_failures = max_failures
         self._file_names = file_names
+        self._max_open_bytes = max_open_bytes
         self._open: dict[int, OpenRow] = {}  # requests in the engine, by ordinal
         self._stalled: tuple[OpenRow, Any] | None = None  # a request the engine had no room for
         self._queue_is_given_up = False  # after a stop request
@@ -152,9 +155,12 @@ class BatchLoop:
                 return False
             if self._stalled is not None and not self._submit(*self._stalled):
                 return False
-            if not self._writer.has_room() or not self._take_line(0.0):
+            if not self._has_room() or not self._take_line(0.0):
                 return False
         return True
+
+    def _has_room(self) -> bool:
+        return self._writer.has_room(self._max_open_bytes)
 
     def _take_line(self, timeout: float) -> bool:
         raw = self._reader.next_line(timeout)
@@ -211,6 +217,7 @@ class BatchLoop:
         if len(token_ids) > self._counters.longest_prompt:
             self._counters.longest_prompt = len(token_ids)
             self._counters.longest_prompt_line = row.identity.line
+        self._writer.grow_row(ordinal, _TOKEN_BYTES * len(token_ids))
         url = row.identity.envelope_url
         open_row = OpenRow(
             identity=row.identity,
@@ -245,7 +252,7 @@ class BatchLoop:
     def _patience(self) -> float:
         if self._stop.requested:
             return min(_WAIT_ENGINE_S, self._stop.seconds_left)
-        waits_for_input = self._stalled is None and not self._reader.done and self._writer.has_room()
+        waits_for_input = self._stalled is None and not self._reader.done and self._has_room()
         return _WAIT_INPUT_S if waits_for_input else _WAIT_ENGINE_S
 
     def _collect(self, timeout: float) -> None:

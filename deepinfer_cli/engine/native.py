@@ -8,7 +8,8 @@ from typing import Any
 
 from deepinfer_cli import NUMERICS_VERSION, _native
 from deepinfer_cli.config.settings import EngineConfig
-from deepinfer_cli.engine.kv_plan import KvPlan, available_memory, plan_blocks
+from deepinfer_cli.engine.kv_plan import KvPlan, plan_blocks
+from deepinfer_cli.engine.memory import MemoryPlan, plan_memory, private_bytes
 from deepinfer_cli.errors import ConfigError
 from deepinfer_cli.models.types import LoadedModel
 from deepinfer_cli.requests.types import SamplingValues
@@ -53,19 +54,27 @@ class NativeEngine:
     """A running engine on a loaded model. `close()` stops its thread; unfinished requests are dropped."""
 
     def __init__(
-        self, model: LoadedModel, settings: EngineConfig, *, max_context: int, max_tokens_cap: int
+        self,
+        model: LoadedModel,
+        settings: EngineConfig,
+        *,
+        max_context: int,
+        max_tokens_cap: int,
+        max_row_bytes: int = 0,  # where rows come from outside
     ) -> None:
         self._max_tokens_cap = max_tokens_cap
         self._pool = _native.ThreadPool(num_threads(settings.threads))
         self._executor = model.make_executor(self._pool)
         tokenizer = model.tokenizer
         table = _native.TokenTable(list(tokenizer.token_bytes), list(tokenizer.special))
+        self.memory_plan = self._plan_memory(settings.max_memory, max_row_bytes)
         self.kv_plan: KvPlan = plan_blocks(
             self._executor.cache_groups,
             max_context=max_context,
             max_num_seqs=settings.max_num_seqs,
             budget_bytes=settings.kv_cache_bytes,
-            free_bytes=available_memory(),
+            free_bytes=_native.available_memory_bytes(),
+            memory=self.memory_plan,
         )
         self._engine = _native.Engine(
             self._executor,
@@ -81,6 +90,12 @@ class NativeEngine:
             eos_token_ids=list(model.eos_token_ids),
         )
         self._sampling: dict[SamplingValues, _native.SamplingParams] = {}
+
+    def _plan_memory(self, limit: int, max_row_bytes: int) -> MemoryPlan | None:
+        if not limit:
+            return None
+        weights = int(self.executor_info.get("weight_bytes", 0))
+        return plan_memory(limit, held=private_bytes(), weights=weights, max_row_bytes=max_row_bytes)
 
     def request(
         self,

@@ -122,6 +122,14 @@ class FileModel:
                 "take a file with smaller tensor types (Q4_K, Q4_0), or end other programs",
                 exit_code=EXIT_REFUSED,
             )
+        limit = self._config.engine.max_memory
+        if limit and self._file.num_bytes > limit:
+            raise ResourceError(
+                f"{self.name}: its weights alone need {human_bytes(self._file.num_bytes)} of memory and "
+                f"max_memory is {human_bytes(limit)}",
+                "raise --max-memory, or take a file with smaller tensor types (Q4_K, Q4_0)",
+                exit_code=EXIT_REFUSED,
+            )
 
     # -- what the files say -------------------------------------------------------------------------
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from sys import getsizeof
+
 from deepinfer_cli.results.sink import LineOutput
 
 MAX_OPEN_ROWS = 4096  # read but not yet written
-MAX_OPEN_BYTES = 256 << 20  # their input lines, and output lines that wait for their turn
+MAX_OPEN_BYTES = 256 << 20  # their lines and prompts, and output lines that wait for their turn
 
 
 class RowWriter:
@@ -34,11 +36,11 @@ class RowWriter:
     def num_written(self) -> int:
         return self._output.num_rows + (self._errors.num_rows if self._errors else 0)
 
-    def has_room(self) -> bool:
+    def has_room(self, max_bytes: int = MAX_OPEN_BYTES) -> bool:
         """Whether another row may be read. A single row is always let in."""
         if not self._row_bytes:
             return True
-        return len(self._row_bytes) < MAX_OPEN_ROWS and self.open_bytes < MAX_OPEN_BYTES
+        return len(self._row_bytes) < MAX_OPEN_ROWS and self.open_bytes < max_bytes
 
     def open_row(self, num_bytes: int) -> int:
         """A row was read: its ordinal, dense over the rows that get an output row."""
@@ -48,14 +50,18 @@ class RowWriter:
         self.open_bytes += num_bytes
         return ordinal
 
+    def grow_row(self, ordinal: int, num_bytes: int) -> None:
+        """More is held for an open row than its line: the token ids of its prompt, say."""
+        self._row_bytes[ordinal] += num_bytes
+        self.open_bytes += num_bytes
+
     def close_row(self, ordinal: int, line: str, *, failed: bool) -> None:
         if not self._keep_order:
             self._write(ordinal, line, failed)
             return
         if ordinal != self._next:
             self._held[ordinal] = (line, failed)
-            self._row_bytes[ordinal] += len(line)
-            self.open_bytes += len(line)
+            self.grow_row(ordinal, getsizeof(line))
             return
         self._write(ordinal, line, failed)
         self._next += 1

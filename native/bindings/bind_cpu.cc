@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/pages.h"
+#include "base/free_memory.h"
 #include "base/read_rate.h"
 #include "bind.h"
 #include "deepinfer/status.h"
@@ -95,7 +95,7 @@ void bind_cpu(nb::module_& m) {
   m.def("default_isa", &kernels::default_level);
   m.def("kernel_self_test", &run_self_test);
   m.def("supported_architectures", &models::supported_architectures);
-  m.def("available_memory_bytes", &available_memory_bytes);
+  m.def("available_memory_bytes", [] { return available_memory_bytes(); });
   m.def(
       "dram_read_gbps",
       [](double seconds, ThreadPool& pool) {

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import resource
 import subprocess
 import threading
+import time
 from pathlib import Path
 
 from tests.support.runs import command, environment
@@ -93,3 +95,56 @@ def test_a_slow_first_row_does_not_let_the_rest_pile_up(tmp_path: Path) -> None:
     assert done.returncode == 3
     indices = [json.loads(line)["index"] for line in done.stdout.splitlines()]
     assert indices == list(range(9001))
+
+
+LIMIT = 200 << 20
+
+
+def hostile_rows(path: Path) -> int:
+    """Rows that want much memory: of 3 MB, prompts to the end of the context, thousands of samples, and one
+    slow row in front that all others wait for."""
+    rows: list[dict[str, object]] = [{"prompt": "slow", "max_tokens": 3000, "ignore_eos": True}]
+    rows += [{"prompt": "p", "max_tokens": 1, "metadata": {"filler": "x" * 3_000_000}} for _ in range(40)]
+    rows += [
+        {"prompt": "x" * 4000, "max_tokens": 1, "stop": [f"{i} {j}" for j in range(100)]} for i in range(100)
+    ]
+    rows += [{"prompt": "x" * 3900, "max_tokens": 2, "n": 1000}]
+    rows += [{"prompt": "p", "max_tokens": 1, "logit_bias": {str(t): 1 for t in range(250)}}] * 100
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return len(rows)
+
+
+def test_the_whole_process_stays_below_max_memory(tmp_path: Path) -> None:
+    path, out = tmp_path / "rows.jsonl", tmp_path / "out.jsonl"
+    count = hostile_rows(path)
+    process = subprocess.Popen(
+        command("run", "--model", "fake", "--max-memory", str(LIMIT), path, "-o", out),
+        stderr=subprocess.PIPE,
+        env=environment(),
+    )
+    most = 0
+    while process.poll() is None:
+        with contextlib.suppress(OSError, AssertionError):  # it has just ended
+            most = max(most, private_kib(process.pid))
+        time.sleep(0.01)
+    assert process.stderr is not None
+    stderr = process.stderr.read().decode()
+    process.stderr.close()
+    assert process.returncode in (0, 3), stderr
+    assert "memory of 200 MiB: weights 0 MiB" in stderr
+    rows = out.read_bytes().splitlines()
+    assert len(rows) == count
+    assert 0 < most * 1024 <= LIMIT, most
+
+
+def test_an_impossible_bound_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"prompt": "x"}\n')
+    done = subprocess.run(
+        command("run", "--model", "fake", "--max-memory", "50MiB", path),
+        capture_output=True,
+        env=environment(),
+        timeout=300,
+    )
+    assert done.returncode == 2 and done.stdout == b""
+    assert b"max_memory is too small" in done.stderr and b"hint: --max-memory" in done.stderr

@@ -2,13 +2,10 @@
 
 #include <sys/mman.h>
 
-#include <algorithm>
 #include <ctime>
-#include <fstream>
-#include <limits>
-#include <string>
 #include <utility>
 
+#include "base/free_memory.h"
 #include "deepinfer/status.h"
 
 namespace deepinfer {
@@ -41,13 +38,6 @@ bool huge_pages_are_cheap() {
   return cheap;
 }
 
-// The number in a one-number file, or `otherwise` ("max", or no such file).
-int64_t read_number(const std::string& path, int64_t otherwise) {
-  std::ifstream file(path);
-  int64_t value = 0;
-  return file >> value ? value : otherwise;
-}
-
 }  // namespace
 
 Pages::Pages(int64_t num_bytes, const char* what) : size_(num_bytes) {
@@ -77,27 +67,6 @@ Pages& Pages::operator=(Pages&& other) noexcept {
   std::swap(size_, other.size_);
   std::swap(mapped_, other.mapped_);
   return *this;
-}
-
-int64_t available_memory_bytes() {
-  int64_t available = std::numeric_limits<int64_t>::max();
-  std::ifstream meminfo("/proc/meminfo");
-  std::string key, unit;
-  int64_t kibibytes = 0;
-  while (meminfo >> key >> kibibytes) {
-    if (key == "MemAvailable:") {
-      available = kibibytes * 1024;
-      break;
-    }
-    std::getline(meminfo, unit);
-  }
-  const int64_t limit = read_number("/sys/fs/cgroup/memory.max", -1);
-  if (limit >= 0) {
-    // Page cache counts as used but can be taken back, so this errs on the careful side.
-    const int64_t used = read_number("/sys/fs/cgroup/memory.current", 0);
-    available = std::min(available, std::max<int64_t>(0, limit - used));
-  }
-  return available;
 }
 
 }  // namespace deepinfer

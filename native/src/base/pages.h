@@ -27,7 +27,4 @@ class Pages {
   int64_t mapped_ = 0;
 };
 
-// Bytes of memory that this process can still get: free and reclaimable memory within its control group.
-int64_t available_memory_bytes();
-
 }  // namespace deepinfer

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "base/free_memory.h"
 #include "deepinfer/status.h"
 #include "kernels/dispatch.h"
 

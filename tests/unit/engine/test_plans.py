@@ -6,11 +6,14 @@ from dataclasses import dataclass
 
 import pytest
 
+from deepinfer_cli.config.run_config import Origin, RunConfig
 from deepinfer_cli.engine.counters import Counters, summary
 from deepinfer_cli.engine.fit import fit_prompt
 from deepinfer_cli.engine.kv_plan import TYPICAL_TOKENS, plan_blocks
+from deepinfer_cli.engine.memory import MemoryPlan, bounded_rows, open_bytes, plan_memory
 from deepinfer_cli.errors import ResourceError
 from deepinfer_cli.requests.types import FieldError, RowError, RowIdentity
+from deepinfer_cli.results.writer import MAX_OPEN_BYTES
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,56 @@ def test_plan_uses_what_was_asked_for() -> None:
     assert plan.num_blocks == [100]
     roomy = plan_blocks([Group()], max_context=1024, max_num_seqs=2, budget_bytes=10**12, free_bytes=0)
     assert roomy.num_blocks == [64]  # more than all sequences can use is not taken
+
+
+def memory(limit: int, held: int = 150 << 20, weights: int = 100 << 20, row: int = 1 << 20) -> MemoryPlan:
+    return plan_memory(limit, held=held, weights=weights, max_row_bytes=row)
+
+
+def test_a_bound_on_memory_is_shared_out() -> None:
+    plan = memory(1 << 30)
+    parts = (plan.weights, plan.program, plan.rows, plan.buffers, plan.kv_bytes)
+    assert sum(parts) == 1 << 30 and min(parts) > 0
+    assert plan.program == 50 << 20 and plan.rows == (64 << 20) + 4 * (1 << 20)
+    group = Group(block_bytes=1 << 20)
+    kv = plan_blocks(
+        [group], max_context=1024, max_num_seqs=64, budget_bytes=0, free_bytes=1 << 50, memory=plan
+    )
+    assert plan.kv_bytes - (1 << 20) < kv.num_bytes <= plan.kv_bytes
+
+
+def test_a_bound_on_memory_that_cannot_hold_is_refused_with_its_plan() -> None:
+    plan = memory(256 << 20)
+    group = Group(block_bytes=1 << 20)
+    with pytest.raises(ResourceError) as caught:
+        plan_blocks(
+            [group], max_context=8192, max_num_seqs=4, budget_bytes=0, free_bytes=1 << 50, memory=plan
+        )
+    error = caught.value
+    assert error.exit_code == 2
+    assert "weights 100 MiB, program 50 MiB" in error.message and "256 MiB are needed" in error.message
+    assert error.hint is not None
+    least = int(error.hint.split()[1].removesuffix("MiB")) << 20
+    enough = memory(least, row=open_bytes(least) // 4)
+    plan_blocks([group], max_context=8192, max_num_seqs=4, budget_bytes=0, free_bytes=1 << 50, memory=enough)
+    with pytest.raises(ResourceError, match="kv_cache_bytes"):
+        plan_blocks(
+            [group],
+            max_context=32,
+            max_num_seqs=4,
+            budget_bytes=1 << 40,
+            free_bytes=0,
+            memory=memory(1 << 30),
+        )
+
+
+def test_rows_are_bounded_by_the_bound_on_memory() -> None:
+    assert open_bytes(0) == open_bytes(1 << 40) == MAX_OPEN_BYTES
+    assert open_bytes(1) == 8 << 20
+    config = RunConfig().with_values({"max_memory": 512 << 20}, Origin("cli"))
+    assert bounded_rows(config).rows.max_row_bytes == 8 << 20
+    asked = config.with_values({"max_row_bytes": 1 << 29}, Origin("cli"))
+    assert bounded_rows(asked) is asked
 
 
 def test_plan_of_several_groups() -> None:
