@@ -36,11 +36,11 @@ class RowWriter:
     def num_written(self) -> int:
         return self._output.num_rows + (self._errors.num_rows if self._errors else 0)
 
-    def has_room(self, max_bytes: int = MAX_OPEN_BYTES) -> bool:
+    def has_room(self, max_bytes: int | None = None) -> bool:
         """Whether another row may be read. A single row is always let in."""
         if not self._row_bytes:
             return True
-        return len(self._row_bytes) < MAX_OPEN_ROWS and self.open_bytes < max_bytes
+        return len(self._row_bytes) < MAX_OPEN_ROWS and self.open_bytes < (max_bytes or MAX_OPEN_BYTES)
 
     def open_row(self, num_bytes: int) -> int:
         """A row was read: its ordinal, dense over the rows that get an output row."""
