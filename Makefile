@@ -9,7 +9,7 @@ CMAKE = $(BIN)/cmake
 NATIVE_SOURCES := $(shell find native -name '*.cc' -o -name '*.h' -o -name '*.inc' -o -name 'CMakeLists.txt' -o -name '*.cmake')
 
 .DEFAULT_GOAL := help
-.PHONY: help tools setup build demo test test-all test-native invariance lint fmt docs schema asan tsan test-arm fuzz clean
+.PHONY: help tools setup build demo test test-all test-native invariance lint fmt docs schema asan tsan test-arm fuzz torture reliability clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -103,6 +103,14 @@ FUZZ_SECONDS ?= 120
 FUZZ_ONLY ?=
 fuzz: $(VENV)/.setup  ## every fuzz target in FUZZ_SECONDS together (FUZZ_ONLY=name for one)
 	$(BIN)/python native/fuzz/run.py --build build/fuzz --seconds $(FUZZ_SECONDS) --jobs $(JOBS) $(FUZZ_ONLY:%=--only %)
+
+# What the table of docs/reliability.md is made from. TORTURE=long: hours instead of minutes.
+TORTURE ?=
+TORTURE_FLAGS ?=
+torture: build  ## faults injected, runs resumed, every row compared (45 minutes on 2 quiet cores)
+	$(BIN)/python -m tests.torture $(if $(filter long,$(TORTURE)),--scale 5 --seconds 600) --output build/torture/table.json $(TORTURE_FLAGS)
+reliability: $(VENV)/.setup  ## docs/reliability.md from the table of the last `make torture`
+	$(BIN)/python -m tests.torture.page build/torture/table.json docs/reliability.md
 
 # The small model's file; downloaded on first use.
 MODEL = $$($(BIN)/python -m deepinfer_cli download smollm2-135m)

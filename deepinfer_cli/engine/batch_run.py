@@ -33,6 +33,7 @@ from deepinfer_cli.requests.types import RowRules
 from deepinfer_cli.results.manifest import (
     SCHEMA_VERSION,
     RunFile,
+    close_killed,
     earlier_attempts,
     earlier_run,
     file_digest,
@@ -177,8 +178,7 @@ class _Run:
             tables = outputs.new_tables() if resumed else None
             parser = prepare.make_parser(config, self.rules, self.console.once, tables)
             target: outputs.Outputs
-            earlier: dict[str, Any] = {}
-            last_write = None
+            attempts: list[dict[str, Any]] = []
             if tables is None:
                 target = outputs.NewOutputs(config, self.console, self.sink, reader, parser)
             else:
@@ -190,9 +190,11 @@ class _Run:
                 cleanup.callback(target.spool.close)
                 with self.stop.rows():
                     target.compare(self.counters, lambda: not self.stop.requested)
+                attempts = earlier_attempts(earlier, num_rows=target.num_rows_before, last_write=last_write)
+                if not self.stop.requested and not target.has_work:
+                    close_killed(prepare.run_file_path(config), earlier, attempts, self.counters.as_json())
                 if self.stop.requested or not target.has_work:
                     return self._say_nothing_to_do(reader)
-            attempts = earlier_attempts(earlier, num_rows=target.num_rows_before, last_write=last_write)
             run_file = RunFile(
                 prepare.run_file_path(config), manifest, attempts, rows_before=target.num_rows_before
             )

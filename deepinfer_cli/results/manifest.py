@@ -85,6 +85,34 @@ def earlier_attempts(content: Mapping[str, Any], *, num_rows: int, last_write: f
     return attempts
 
 
+def close_killed(
+    path: str | None,
+    earlier: Mapping[str, Any],
+    attempts: Sequence[Attempt],
+    counts: Mapping[str, Any],
+) -> None:
+    """An attempt that was killed between its last row and its last word left nothing to run: the run file
+    gets the counts that it did not live to write. `attempts` are those of earlier_attempts()."""
+    if path is None or not attempts or earlier.get("attempts") == attempts:
+        return
+    content = {
+        **earlier,
+        "attempts": list(attempts),
+        "counts": dict(counts),
+        "seconds": _seconds_of_all(attempts),
+    }
+    replace_text(path, _as_text(content))
+
+
+def _seconds_of_all(attempts: Sequence[Attempt]) -> float:
+    known = [float(a["seconds"]) for a in attempts if isinstance(a.get("seconds"), int | float)]
+    return round(sum(known), 3)
+
+
+def _as_text(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, ensure_ascii=False, indent=2) + "\n"
+
+
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What makes two run files' settings ids differ, a few words each."""
     found = []
@@ -135,7 +163,7 @@ class RunFile:
     def write(self) -> None:
         """In one step, on the disk."""
         if self.path is not None:
-            replace_text(self.path, json.dumps(self._content, ensure_ascii=False, indent=2) + "\n")
+            replace_text(self.path, _as_text(self._content))
 
     def finish(
         self,
@@ -151,9 +179,8 @@ class RunFile:
             ended=_stamp(time.time()), status=status, exit_code=exit_code, seconds=round(seconds, 3)
         )
         attempt.update(own)
-        known = [a["seconds"] for a in self.attempts if isinstance(a.get("seconds"), int | float)]
         self._content["counts"] = dict(counts)
-        self._content["seconds"] = round(sum(known), 3)
+        self._content["seconds"] = _seconds_of_all(self.attempts)
         self.write()
 
 

@@ -107,20 +107,28 @@ class OpenAIRows:
         tokens, logprobs, tops, offsets = [], [], [], []
         offset = 0
         for score in scores:
-            text = self._token_bytes[score.token].decode(errors="replace")
-            tokens.append(json_string(text))
+            raw = self._token_bytes[score.token]
+            tokens.append(json_string(_spelled(raw)))
             logprobs.append(json_float32(score.logprob))
             offsets.append(str(offset))
-            offset += len(text)
-            best = (
-                f"{json_string(self._token_bytes[t].decode(errors='replace'))}:{json_float32(p)}"
-                for t, p in dict(score.top).items()
-            )
-            tops.append("{" + ",".join(dict.fromkeys(best)) + "}" if score.top else "null")
+            offset += len(raw.decode(errors="replace"))
+            best: dict[str, float] = {}
+            for token, logprob in score.top:
+                best.setdefault(json_string(_spelled(self._token_bytes[token])), logprob)
+            pairs = (f"{token}:{json_float32(logprob)}" for token, logprob in best.items())
+            tops.append("{" + ",".join(pairs) + "}" if best else "null")
         return (
             f'{{"tokens":[{",".join(tokens)}],"token_logprobs":[{",".join(logprobs)}],'
             f'"top_logprobs":[{",".join(tops)}],"text_offset":[{",".join(offsets)}]}}'
         )
+
+
+def _spelled(raw: bytes) -> str:
+    """A token as a key: parts of characters, which look all alike as U+FFFD, are shown by their bytes."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in raw)
 
 
 def _finish(sample: Sample) -> str:

@@ -16,9 +16,20 @@ import time
 from pathlib import Path
 
 from deepinfer_cli.bench.conditions import CpuClock, machine
+from deepinfer_cli.errors import DeepInferError
+from tests.support.small_model import small_model
 from tests.torture.jobs import Scale
 from tests.torture.record import record, remarks, table
 from tests.torture.runner import SCENARIOS, torture
+
+
+def _small_model() -> str | None:
+    """From the model cache, fetched there when missing; None without a network."""
+    try:
+        return str(small_model())
+    except DeepInferError as error:
+        print(f"no small model: {error}", file=sys.stderr)
+        return None
 
 
 def main() -> int:
@@ -30,8 +41,8 @@ def main() -> int:
     parser.add_argument("--count", type=int, help="jobs of each fault")
     parser.add_argument("--seconds", type=float, default=60.0, help="of each fuzzer at --scale 1")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--small-model", help="the small model's GGUF file")
-    parser.add_argument("--without-model", action="store_true", help="accept that there is none")
+    parser.add_argument("--small-model", help="the small model's GGUF file (default: from the model cache)")
+    parser.add_argument("--without-model", action="store_true", help="leave the small model out")
     parser.add_argument("--output", type=Path, help="the JSON document")
     options = parser.parse_args()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job would pass SIG_IGN on
@@ -40,7 +51,7 @@ def main() -> int:
         seed=options.seed,
         count=options.count,
         seconds=options.seconds,
-        small_model=options.small_model,
+        small_model=options.small_model or (None if options.without_model else _small_model()),
         without_model=options.without_model,
     )
     before = CpuClock.read()

@@ -25,6 +25,10 @@ class Scale:
     def times(self, number: int) -> int:
         return max(1, round(number * self.factor)) if self.count is None else self.count
 
+    def seeds(self, number: int) -> range:
+        """Seeds of so many jobs."""
+        return range(self.seed, self.seed + self.times(number))
+
 
 @dataclass(frozen=True)
 class Job:

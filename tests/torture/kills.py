@@ -1,13 +1,12 @@
 """Processes that are killed or interrupted at random moments and resumed, again and again.
 
 A chain starts a run, ends it at a moment drawn from the chain's seed, resumes, ends that, and so on. Moments
-are drawn by what the run is doing, so that all of its life is hit: start and load, comparing input and output,
-rows, the rewrite after lost pages, the last row and the exit.
+are drawn by what the run is doing, so that all of its life is hit: start and load, comparing input and
+output, rows, the rewrite after lost pages, the last row and the exit.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import subprocess
@@ -97,7 +96,7 @@ class Chain:
             path.unlink()
 
     def _lose_pages(self) -> bool:
-        """What a power loss may do to pages that were not synced; resuming then has to write the file anew."""
+        """What a power loss may do to pages that were not synced: resuming has to write the file anew."""
         out = self.place.out
         if not out.exists() or out.stat().st_size < 4 * _PAGE:
             return False
@@ -111,14 +110,14 @@ class Chain:
     def _wait(self, process: subprocess.Popen[bytes], holes: bool, num_planned: int) -> bool:
         """Until the moment has come; whether the process ended before it."""
         rng, total = self.rng, self._num_bytes_expected()
-        jitter = rng.choice((0.0, rng.uniform(0, 0.02), rng.uniform(0, 0.2)))
+        jitter = rng.choice((0.0, rng.uniform(0, 0.02), rng.uniform(0, 0.1)))
         if holes:
             return self._until(process, self._rewrites) or self._pause(process, jitter)
         if self.num_left == 1 and rng.random() < 0.6:
             return self._until(process, lambda: self._size() >= total) or self._pause(process, jitter)
         if rng.random() < 0.3:
             return self._pause(process, rng.uniform(0, 1.2 * self._seconds_to_start()))
-        target = self._size() + rng.uniform(0, 1.8 * total / num_planned)
+        target = self._size() + rng.uniform(0, 1.2 * total / num_planned)
         return self._until(process, lambda: self._size() >= target) or self._pause(process, jitter)
 
     def _seconds_to_start(self) -> float:
@@ -134,8 +133,7 @@ class Chain:
             return 0
 
     def _rewrites(self) -> bool:
-        names = os.listdir(self.place.folder)
-        return any(name.startswith((".merged.", ".again.")) for name in names)
+        return any(path.name.startswith((".merged.", ".again.")) for path in self.place.folder.iterdir())
 
     @staticmethod
     def _until(process: subprocess.Popen[bytes], condition: object) -> bool:
@@ -164,12 +162,11 @@ def _prepare(shared: Path, scale: Scale) -> None:
 
 
 def _jobs(scale: Scale) -> list[Job]:
-    seeds = range(scale.seed, scale.seed + scale.times(20))
-    jobs = [Job("kills", KILL, seed, {"kills": 15, "shape": SHAPES[seed % len(SHAPES)]}) for seed in seeds]
-    fewer = [(INTERRUPT, 5, 10), (RETRY, 10, 10)]
-    for fault, number, kills in fewer:
-        seeds = range(scale.seed, scale.seed + scale.times(number))
-        jobs += [Job("kills", fault, seed, {"kills": kills, "shape": SHAPES[0]}) for seed in seeds]
+    jobs = []
+    for fault, number, kills in ((KILL, 20, 15), (INTERRUPT, 5, 10), (RETRY, 10, 10)):
+        for seed in scale.seeds(number):
+            shape = SHAPES[seed % len(SHAPES)] if fault == KILL else SHAPES[0]
+            jobs.append(Job("kills", fault, seed, {"kills": kills, "shape": shape}))
     kills = 20 if scale.factor >= 1 else 4
     real = {"kills": kills, "shape": SHAPES[0], "model": scale.small_model}
     return [*jobs, Job("kills", REAL, scale.seed, real)]

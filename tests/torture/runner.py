@@ -64,5 +64,7 @@ def torture(names: Sequence[str], scale: Scale, processes: int) -> dict[str, Tal
         for number, (job, tally) in enumerate(run_jobs(jobs, shared, root, processes), 1):
             tallies[job.fault].add(tally)
             state = "ok" if tally.is_clean else "FAILED"
-            print(f"[{number}/{len(jobs)}] {job.fault}, seed {job.seed}: {state}", file=sys.stderr, flush=True)
+            print(
+                f"[{number}/{len(jobs)}] {job.fault}, seed {job.seed}: {state}", file=sys.stderr, flush=True
+            )
     return tallies

@@ -197,6 +197,22 @@ def test_the_summary_covers_all_attempts(folder: Folder) -> None:
     assert folder.out.read_bytes() == whole
 
 
+def test_killed_after_the_last_row_the_run_file_gets_its_counts(folder: Folder) -> None:
+    whole_run(folder, 8)
+    full = json.loads(folder.run_file.read_text())
+    started = {"started": full["attempts"][0]["started"], "status": "running", "rows_before": 0}
+    torn = {key: value for key, value in full.items() if key not in ("counts", "seconds")}
+    folder.run_file.write_text(json.dumps({**torn, "attempts": [started]}))
+    assert folder.resume().code == 3
+    content = json.loads(folder.run_file.read_text())
+    assert [(a["status"], a["rows"]) for a in content["attempts"]] == [("killed", 8)]
+    for key in ("ok", "failed", "by_code", "output_tokens"):
+        assert content["counts"][key] == full["counts"][key]
+    again = folder.run_file.read_bytes()
+    assert folder.resume().code == 3
+    assert folder.run_file.read_bytes() == again
+
+
 def test_lost_run_file_is_written_again(folder: Folder) -> None:
     whole = whole_run(folder)
     folder.out.write_bytes(whole[:700])

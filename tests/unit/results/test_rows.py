@@ -174,6 +174,17 @@ def test_openai_rows(is_chat: bool) -> None:
         assert logprobs["token_logprobs"] == [None] and logprobs["text_offset"] == [0]
 
 
+def test_openai_scores_name_parts_of_characters_by_their_bytes() -> None:
+    top = [(65, -0.1), (0xE2, -0.2), (0xC3, -0.3), (257, -0.4)]
+    tokens = [*TOKENS, b"A"]  # 257 looks like 65: the better one stands
+    row = replace(ROW, wants_logprobs=True)
+    finished = FakeFinished([FakeSample(logprobs=[Score(0xE2, -0.2, 2, top), Score(65, -0.1, 1)])])
+    (done,) = parse_rows(OpenAIRows(STYLE, tokens).ok(row, finished).encode())
+    logprobs = done["response"]["body"]["choices"][0]["logprobs"]
+    assert logprobs["tokens"] == ["bytes:\\xe2", "A"] and logprobs["text_offset"] == [0, 1]
+    assert logprobs["top_logprobs"] == [{"A": -0.1, "bytes:\\xe2": -0.2, "bytes:\\xc3": -0.3}, None]
+
+
 @pytest.mark.parametrize(
     ("code", "status"), [("bad_param", 400), ("row_too_large", 413), ("engine_error", 500), ("timeout", 408)]
 )
