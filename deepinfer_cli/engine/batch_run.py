@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -129,6 +129,19 @@ def _last_change(path: str | None) -> float | None:
         return None
 
 
+@contextmanager
+def _saving_rows(stage: outputs.Stage) -> Iterator[None]:
+    """After a failure: puts the rows before it on the disk. The failure is what is told."""
+    try:
+        yield
+    except BaseException:
+        for file in (stage.output, stage.errors):
+            if file is not None:
+                with suppress(OSError, OutputError):
+                    file.close()
+        raise
+
+
 @dataclass(slots=True)
 class _Run:
     """One run with a loaded model, from the first read to the exit code."""
@@ -188,6 +201,7 @@ class _Run:
                     config, self.console, self.rules, manifest["settings_id"], reader, parser, tables
                 )
                 cleanup.callback(target.spool.close)
+                cleanup.enter_context(target.held)
                 with self.stop.rows():
                     target.compare(self.counters, lambda: not self.stop.requested)
                 attempts = earlier_attempts(earlier, num_rows=target.num_rows_before, last_write=last_write)
@@ -239,7 +253,7 @@ class _Run:
 
         counters = self.counters
         num_done_before = counters.num_done
-        run_file.write()
+        is_open = False  # the outputs are ours: nobody else writes them
         started = time.monotonic()
         code, status = EXIT_FATAL, "failed"
         try:
@@ -247,6 +261,9 @@ class _Run:
                 if self.sink is not None:
                     self.sink.start(self.config, manifest, progress)
                 for stage in target.stages():
+                    if not is_open:
+                        is_open = True
+                        run_file.write()
                     loop = BatchLoop(
                         reader=stage.reader,
                         parser=stage.parser,
@@ -262,7 +279,10 @@ class _Run:
                         file_names=self.rules.file_names,
                         max_open_bytes=open_bytes(self.config.engine.max_memory),
                     )
-                    with self._watchdog(engine, loop, run_file).watching() as watchdog:
+                    with (
+                        _saving_rows(stage),
+                        self._watchdog(engine, loop, run_file).watching() as watchdog,
+                    ):
                         loop.run(watchdog)
                         for file in (stage.output, stage.errors):
                             if file is not None:
@@ -278,7 +298,8 @@ class _Run:
             seconds = time.monotonic() - started
             own = {"rows": counters.num_done - num_done_before, **counters.own(), "engine": engine.stats()}
             try:
-                run_file.finish(status, code, own, counters.as_json(), seconds)
+                if is_open:
+                    run_file.finish(status, code, own, counters.as_json(), seconds)
             except OutputError as error:  # the rows are there; the next run can do without this file
                 self.console.warn(error.message)
             if status != "output closed":

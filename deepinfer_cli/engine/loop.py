@@ -178,7 +178,7 @@ class BatchLoop:
 
     def _start_row(self, raw: RawLine) -> None:
         self._counters.num_read += 1
-        parsed = self._parse(raw)
+        parsed = parse_row(self._parser, raw)
         if isinstance(parsed, SkippedRow):
             if parsed.reason == "shard":
                 self._counters.num_other_shard += 1
@@ -201,15 +201,6 @@ class BatchLoop:
             raise
         except Exception as error:  # a tokenizer's, say: this row's loss and nobody else's
             self._fail(ordinal, parsed.identity, _unexpected("preparing it", error), parsed.warnings)
-
-    def _parse(self, raw: RawLine) -> ParsedRow:
-        try:
-            return self._parser.parse(raw)
-        except _NOT_A_ROWS_FAULT:
-            raise
-        except Exception as error:
-            identity = RowIdentity(raw.index, raw.line, raw.file_number, None)
-            return FailedRow(identity, _unexpected("reading it", error))
 
     def _start_request(self, ordinal: int, row: RequestRow) -> None:
         token_ids, warnings = self._prompts.token_ids(row)
@@ -356,6 +347,16 @@ class BatchLoop:
         """Output rows of all rows read so far, in earlier stages and attempts too."""
         c = self._counters
         return c.num_read - c.num_other_shard - c.num_dropped_duplicates
+
+
+def parse_row(parser: RowParser, raw: RawLine) -> ParsedRow:
+    """The row, also when the parser itself fails: that is this row's loss and nobody else's."""
+    try:
+        return parser.parse(raw)
+    except _NOT_A_ROWS_FAULT:
+        raise
+    except Exception as error:
+        return FailedRow(parser.identity(raw), _unexpected("reading it", error))
 
 
 def _unexpected(doing: str, error: Exception) -> RowError:

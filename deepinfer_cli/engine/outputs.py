@@ -6,8 +6,9 @@ resumed run first runs what has to run again, merges it, and then appends what t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,10 +26,12 @@ from deepinfer_cli.requests.sources import Source
 from deepinfer_cli.requests.types import RowRules
 from deepinfer_cli.results import manifest as run_files
 from deepinfer_cli.results.durable import rename_over
+from deepinfer_cli.results.lock import Held
 from deepinfer_cli.results.ordered import OrderedOutputs, OutputPaths, merge
 from deepinfer_cli.results.output_file import STDOUT, OutputFile
 from deepinfer_cli.results.sink import LineOutput, RowSink
 from deepinfer_cli.results.stored import StoredRows, beside, has_content, remove
+from deepinfer_cli.results.unordered import DoneTable, compact
 from deepinfer_cli.results.writer import RowWriter
 
 
@@ -80,8 +83,8 @@ class NewOutputs:
             output = OutputFile(self.console.data.fileno(), "standard output", owns_fd=False)
         else:
             path = str(out.output)
-            if Path(path).is_file():
-                remove(OutputPaths(path, None).again)
+            if Path(path).is_file() or not Path(path).exists():
+                remove(output_paths(self.config).again)
             output = OutputFile.create(path, sync_seconds=out.fsync)
         errors = None if out.errors is None else OutputFile.create(out.errors, sync_seconds=out.fsync)
         return output, errors
@@ -100,9 +103,10 @@ class ResumedOutputs:
     parser: RowParser
     tables: tuple[Recorder, Recorder]
     spool: Spool
+    held: Held  # the output's lock
     num_rows_before: int = 0
     num_kept: int = 0
-    needs_merge: bool = False
+    old_lines: Mapping[str, int] = field(default_factory=dict)  # rows of each file before this attempt
     found: Comparison | None = None
 
     @classmethod
@@ -118,7 +122,8 @@ class ResumedOutputs:
     ) -> ResumedOutputs:
         paths = output_paths(config)
         spool = Spool(str(Path(paths.output).parent))
-        return cls(config, console, rules, paths, settings, reader, parser, tables, spool)
+        held = Held(paths.output)
+        return cls(config, console, rules, paths, settings, reader, parser, tables, spool, held)
 
     def compare(self, counters: Counters, keep_going: Callable[[], bool]) -> None:
         """Refuses what does not fit; nothing has been touched then."""
@@ -133,46 +138,96 @@ class ResumedOutputs:
             force=self.config.force,
             keep_going=keep_going,
         )
+        compare = self._compare_ordered if self.in_order else self._compare_unordered
+        compare(comparer, keep_going)
+        if self.found is None:
+            return
+        self.spool.rewind()
+        self._say(self.found)
+
+    @property
+    def in_order(self) -> bool:
+        return self.config.output.order == "input"
+
+    def _compare_ordered(self, comparer: Comparer, keep_going: Callable[[], bool]) -> None:
         with OrderedOutputs(self.paths, self.settings) as outputs:
-            found = self.found = comparer.ordered(outputs)
+            found = comparer.ordered(outputs)
             if not keep_going():
                 return
             while (index := outputs.next_index) is not None:  # what --force drops
                 outputs.take(index)
-            self.num_rows_before = sum(outputs.files[path].rows.num_records for path in self.paths.results)
-            self.num_kept = found.num_kept
-            self.needs_merge = outputs.needs_merge or found.end_index is not None
-            mended = [(file.path, file.mend()) for file in outputs.files.values()]
-        for path, what in mended:
+            files = list(outputs.files.values())
+            needs_merge = outputs.needs_merge or found.end_index is not None
+        self._accept(found, files, needs_merge)
+
+    def _compare_unordered(self, comparer: Comparer, keep_going: Callable[[], bool]) -> None:
+        table = DoneTable(self.paths, self.settings, self.rules.shard)
+        with ExitStack() as cleanup:
+            cleanup.callback(table.close)
+            files = [cleanup.enter_context(StoredRows(path)) for path in self.paths.results]
+            table.scan(files)
+            found = comparer.unordered(table)
+        if keep_going():
+            self._accept(found, files, table.needs_rewrite or found.end_index is not None)
+
+    def _accept(self, found: Comparison, files: Sequence[StoredRows], needs_merge: bool) -> None:
+        """Everything fits: from here on files are touched."""
+        self.found = found
+        self.num_kept = found.num_kept
+        self.num_rows_before = sum(f.rows.num_records for f in files if f.path in self.paths.results)
+        for file in files:
+            what = file.mend()
             if what:
-                self.console.info(f"{path}: {what}")
-        if self.needs_merge:
-            self._merge()
-        self.spool.rewind()
-        self._say(found)
+                self.console.info(f"{file.path}: {what}")
+        remove(*(beside(path, "merged") for path in self.paths.results))  # of a merge that was cut short
+        self.old_lines = {file.path: file.rows.num_records for file in files}
+        if needs_merge:
+            self._merge({})
 
     @property
     def has_work(self) -> bool:
         return self.found is None or self.found.has_more or self.spool.num_left > 0
 
     def stages(self) -> Iterator[Stage]:
-        if self.spool.num_left:
-            parser = prepare.make_parser(self.config, self.rules, self.console.once, (self.spool, self.spool))
-            again = OutputFile.create(self.paths.again, sync_seconds=self.config.output.fsync)
+        assert self.found is not None
+        found, fsync = self.found, self.config.output.fsync
+        if self.spool.num_left and self.in_order:
+            parser = self._spool_parser()
+            again = OutputFile.create(self.paths.again, sync_seconds=fsync)
             yield Stage(self.spool, parser, RowWriter(again, None, keep_order=True), again)
-            self._merge()
-        assert self.found is not None
-        if self.found.has_more:
-            fsync = self.config.output.fsync
-            files = [OutputFile.create(path, append=True, sync_seconds=fsync) for path in self.paths.results]
-            errors = files[1] if len(files) > 1 else None
-            yield Stage(
-                self.reader, self.parser, RowWriter(files[0], errors, keep_order=True), files[0], errors
-            )
+            self._merge({})
+        elif self.spool.num_left:
+            yield self._append(self.spool, self._spool_parser())
+        if found.has_more:
+            yield self._append(self.reader, self.parser)
+        if not self.in_order and found.num_retried + found.num_forced:
+            self._merge(self.old_lines)
 
-    def _merge(self) -> None:
+    def _spool_parser(self) -> RowParser:
+        tables = (self.spool, self.spool)
+        return prepare.make_parser(self.config, self.rules, self.console.once, tables)
+
+    def _append(self, reader: Any, parser: RowParser) -> Stage:
+        fsync = self.config.output.fsync
+        files = [
+            OutputFile.create(path, append=True, sync_seconds=fsync, is_locked=False)
+            for path in self.paths.results
+        ]
+        errors = files[1] if len(files) > 1 else None
+        return Stage(reader, parser, RowWriter(files[0], errors, keep_order=self.in_order), files[0], errors)
+
+    def _merge(self, old_lines: Mapping[str, int]) -> None:
+        """`old_lines`: without order, the rows of each file before this attempt."""
         assert self.found is not None
-        merge(self.paths, self.settings, end_index=self.found.end_index)
+        end_index = self.found.end_index
+        if self.in_order:
+            merge(self.paths, self.settings, end_index=end_index)
+        else:
+            shard = self.rules.shard
+            self.old_lines = compact(
+                self.paths, self.settings, shard, old_lines=old_lines, end_index=end_index
+            )
+        self.held.renew()
 
     def _say(self, found: Comparison) -> None:
         parts = [f"{found.num_kept:,} rows are there already"]
@@ -192,16 +247,22 @@ class ResumedOutputs:
 
 
 def output_paths(config: RunConfig) -> OutputPaths:
-    return OutputPaths(str(config.output.output), config.output.errors)
+    output, errors = (_real(path) for path in (config.output.output, config.output.errors))
+    return OutputPaths(str(output), errors)
+
+
+def _real(path: str | None) -> str | None:
+    """Where a link leads: files are written beside the real one and renamed over it."""
+    return path if path is None or not Path(path).is_symlink() else str(Path(path).resolve())
 
 
 def staged(config: RunConfig) -> RunConfig:
     """The same run with its files beside the real ones: `--force` after changed settings writes there until
     all is done."""
-    out = config.output
-    values: dict[str, Any] = {"output": beside(str(out.output), "forced")}
-    if out.errors is not None:
-        values["errors"] = beside(out.errors, "forced")
+    paths = output_paths(config)
+    values: dict[str, Any] = {"output": beside(paths.output, "forced")}
+    if paths.errors is not None:
+        values["errors"] = beside(paths.errors, "forced")
     run_file = prepare.run_file_path(config)
     values["run_file"] = None if run_file is None else beside(run_file, "forced")
     return config.with_values(values, config.origin("output"))
@@ -209,9 +270,10 @@ def staged(config: RunConfig) -> RunConfig:
 
 def commit_staged(config: RunConfig, stage: RunConfig) -> None:
     """Staged files take the places of the real ones; the output comes late, as its rows decide on staging."""
-    for key in ("errors", "output"):
-        if config.get(key) is not None and Path(stage.get(key)).exists():
-            rename_over(stage.get(key), config.get(key))
+    paths, new = output_paths(config), output_paths(stage)
+    for target, beside_it in ((paths.errors, new.errors), (paths.output, new.output)):
+        if target is not None and beside_it is not None and Path(beside_it).exists():
+            rename_over(beside_it, target)
     run_file = prepare.run_file_path(config)
     if run_file is not None and Path(str(stage.output.run_file)).exists():
         rename_over(str(stage.output.run_file), run_file)

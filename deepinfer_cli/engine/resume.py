@@ -7,10 +7,12 @@ into a Spool; the reader then stands before the first row that the output does n
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from deepinfer_cli.engine.counters import Counters
+from deepinfer_cli.engine.loop import parse_row
 from deepinfer_cli.engine.redo import Recorder, Spool
 from deepinfer_cli.errors import InputError
 from deepinfer_cli.requests.parser import RowParser
@@ -18,6 +20,7 @@ from deepinfer_cli.requests.reader import RowReader
 from deepinfer_cli.requests.types import ERROR_CODES, ParsedRow, RawLine, RowError, RowIdentity, SkippedRow
 from deepinfer_cli.results.ordered import OrderedOutputs
 from deepinfer_cli.results.records import Record
+from deepinfer_cli.results.unordered import FOREIGN, KEPT, RETRYABLE, SEEN, DoneTable, check_of
 
 _FORCE_HINT = "`--resume --force` runs what changed again; another file with -o keeps both"
 
@@ -86,6 +89,63 @@ class Comparer:
             self._look_ahead(),
         )
 
+    def unordered(self, table: DoneTable) -> Comparison:
+        """Against a table of outputs in order of completion, as far as the last row that is there."""
+        end_index: int | None = None
+        while table.num_seen < table.num_present:
+            raw = self._next_line()
+            if raw is None:
+                end_index = self._refuse_or_drop_unseen(table)
+                break
+            self._compare_by_table(raw, self._parse(raw), table)
+        for record in table.records(KEPT):
+            count_kept(self._counters, self._identity_of(record), record, self._file_names)
+        return Comparison(
+            self._num_kept,
+            self._num_retried,
+            self._num_forced,
+            self._num_missing,
+            end_index,
+            self._look_ahead(),
+        )
+
+    def _compare_by_table(self, raw: RawLine, row: ParsedRow, table: DoneTable) -> None:
+        entry = table.take(raw.index)
+        if entry is None or isinstance(row, SkippedRow):
+            self._compare(raw, row, None if entry is None else table.find(raw.index), table.paths.output)
+            return
+        check, state = entry
+        identity = row.identity
+        id_json = (identity.id_json or "null").encode()
+        expected = check_of(id_json, identity.request_hash, has_source=len(self._file_names) > 1)
+        if check == expected and not state & (RETRYABLE | FOREIGN):
+            table.keep(raw.index)
+            self._num_kept += 1
+            self._counters.num_read += 1
+        elif self._force or (check == expected and not state & FOREIGN):
+            self._num_retried += check == expected
+            self._num_forced += check != expected
+            self._spool.put(raw, self._tables[0].last, self._tables[1].last)
+        else:
+            self._compare(raw, row, table.find(raw.index), table.paths.output)
+
+    def _identity_of(self, record: Record) -> RowIdentity:
+        """Where the row stood, as its error says it."""
+        line = number = 0
+        if record.failed:
+            line, _ = _line_and_message(json.loads(record.fields["error"]))
+            name = json.loads(record.fields.get("source", b"{}")).get("file")
+            number = self._file_names.index(name) if name in self._file_names else 0
+        return RowIdentity(record.index, line, number, record.id_json.decode())
+
+    def _refuse_or_drop_unseen(self, table: DoneTable) -> int | None:
+        if not self._keep_going():
+            return None
+        record = min(table.records(without=SEEN), key=lambda r: r.index)
+        if not self._force:
+            self._refuse_removed(record, table.paths.output)
+        return record.index
+
     # ---- the input -----------------------------------------------------------------------------------------
 
     def _next_line(self) -> RawLine | None:
@@ -98,7 +158,7 @@ class Comparer:
     def _parse(self, raw: RawLine) -> ParsedRow:
         for table in self._tables:
             table.next_row()
-        return self._parser.parse(raw)
+        return parse_row(self._parser, raw)
 
     def _look_ahead(self) -> bool:
         """Whether any row is left to run; it is put back then."""
@@ -164,10 +224,13 @@ class Comparer:
         record = outputs.take(next_index)
         assert record is not None
         if not self._force:
-            what = f"index {record.index}, id {_shown(record.id_json.decode())}"
-            message = f"--resume: {outputs.paths.output} holds a row ({what}) that the input does not have"
-            raise InputError(f"{message}; the file is left as it is", _FORCE_HINT)
+            self._refuse_removed(record, outputs.paths.output)
         return next_index
+
+    def _refuse_removed(self, record: Record, path: str) -> None:
+        what = f"index {record.index}, id {_shown(record.id_json.decode())}"
+        message = f"--resume: {path} holds a row ({what}) that the input does not have"
+        raise InputError(f"{message}; the file is left as it is", _FORCE_HINT)
 
     def _place(self, raw: RawLine) -> str:
         place = f"line {raw.line}"
@@ -183,6 +246,16 @@ def _shown(id_json: str) -> str:
     return id_json if len(id_json) <= 80 else id_json[:77] + "..."
 
 
+def _line_and_message(error: Mapping[str, Any]) -> tuple[int, str]:
+    """Of an error row; in OpenAI's shape the line stands in the message."""
+    message = str(error.get("message", ""))
+    if "line" in error:
+        return error["line"], message
+    head, _, rest = message.partition(": ")
+    number = head.removeprefix("line ")
+    return (int(number), rest) if number.isdigit() else (0, message)
+
+
 def count_kept(
     counters: Counters, identity: RowIdentity, record: Record, file_names: tuple[str, ...]
 ) -> None:
@@ -193,7 +266,7 @@ def count_kept(
     if record.failed:
         error = json.loads(fields["error"])
         code = error["code"] if error.get("code") in ERROR_CODES else "engine_error"
-        counters.add_failure(identity, RowError(code, str(error["message"])), file_names)
+        counters.add_failure(identity, RowError(code, _line_and_message(error)[1]), file_names)
         return
     counters.num_ok += 1
     samples = json.loads(fields.get("outputs") or fields["choices"])

@@ -21,13 +21,13 @@ from deepinfer_cli.eval.samples import (
     rescored,
     with_judgement,
     write_samples,
-    write_whole,
 )
 from deepinfer_cli.eval.scoring import second_opinion
 from deepinfer_cli.eval.show import table
 from deepinfer_cli.eval.summary import summarise
 from deepinfer_cli.eval.tasks.base import Task
 from deepinfer_cli.eval.tasks.registry import load_task
+from deepinfer_cli.results.durable import replace_text
 
 SUMMARY, PARTIAL_SUMMARY, REPORT = "summary.json", "summary.partial.json", "report.html"
 OpinionMode = Literal["auto", "on", "off"]
@@ -76,14 +76,14 @@ class Finish:
 
     def _write(self, task: Task, summary: dict[str, Any], samples: list[Sample]) -> None:
         name, other = (PARTIAL_SUMMARY, SUMMARY) if summary["partial"] else (SUMMARY, PARTIAL_SUMMARY)
-        write_whole(self.folder / name, json.dumps(summary, ensure_ascii=False, indent=1) + "\n")
+        replace_text(self.folder / name, json.dumps(summary, ensure_ascii=False, indent=1) + "\n")
         (self.folder / other).unlink(missing_ok=True)
         from deepinfer_cli.report.samples_page import samples_page
 
         model = (summary.get("model") or {}).get("name") or "unknown model"
         title = f"{summary['identity']['title']}: {model}"
         lines = table(summary, task.published)
-        write_whole(self.folder / REPORT, samples_page(title, lines, summary, samples))
+        replace_text(self.folder / REPORT, samples_page(title, lines, summary, samples))
 
     # ---- second opinion ------------------------------------------------------------------------------------
 

@@ -10,10 +10,10 @@ from typing import Any
 from deepinfer_cli.config.run_config import RunConfig
 from deepinfer_cli.errors import ConfigError, InputError
 from deepinfer_cli.eval.protocol import Protocol
-from deepinfer_cli.eval.samples import write_whole
 from deepinfer_cli.eval.scoring.types import SCORER_VERSION
 from deepinfer_cli.eval.tasks.base import Task
 from deepinfer_cli.eval.types import DataSet
+from deepinfer_cli.results.durable import replace_text
 
 IDENTITY = "eval.json"
 SCHEMA_VERSION = 1
@@ -86,7 +86,7 @@ def read_identity(folder: Path) -> Identity:
 
 
 def write_identity(folder: Path, identity: Identity) -> None:
-    write_whole(folder / IDENTITY, json.dumps(identity, ensure_ascii=False, indent=1) + "\n")
+    replace_text(folder / IDENTITY, json.dumps(identity, ensure_ascii=False, indent=1) + "\n")
 
 
 # What must not differ between the attempts of one evaluation: (path in eval.json, how it is called).

@@ -128,14 +128,14 @@ class SampleSink:
 
     def _write_config(self, config: RunConfig) -> None:
         from deepinfer_cli.config.layers import print_config
-        from deepinfer_cli.eval.samples import write_whole
+        from deepinfer_cli.results.durable import replace_text
 
         plan = self.plan
         head = f"# deepinfer eval {plan.task.name}; -n {plan.protocol.num_samples}, "
         head += f"--shuffle-seed {plan.protocol.shuffle_seed}; eval.json says the rest\n"
         again = {"run_file": None, "n": plan.protocol.num_samples}  # so that -c config.yaml asks the same
         own = config.with_values(again, Origin("default", "eval"))
-        write_whole(plan.folder / "config.yaml", head + print_config(own) + "\n")
+        replace_text(plan.folder / "config.yaml", head + print_config(own) + "\n")
 
     def _say(self, config: RunConfig, now: Mapping[str, Any]) -> None:
         info, plan, data = self.console.info, self.plan, now["data"]

@@ -13,6 +13,9 @@ from deepinfer_cli.eval.scoring.score import score_output
 from deepinfer_cli.eval.scoring.types import SCORER_VERSION, Gold, Scored
 from deepinfer_cli.eval.tasks.base import Task
 from deepinfer_cli.eval.types import Question
+from deepinfer_cli.results.durable import replace_text
+from deepinfer_cli.results.lines import BadRecord, Records
+from deepinfer_cli.results.lines import repair as mend
 
 SAMPLES = "samples.jsonl"
 Sample = dict[str, Any]
@@ -114,27 +117,32 @@ def _line(sample: Sample) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def read_samples(path: Path, *, repair: bool = False) -> list[Sample]:
-    """All samples. A last line that a kill left unfinished is dropped, with `repair` from the file too."""
+def _parse_sample(line: bytes) -> Sample:
     try:
-        data = path.read_bytes()
+        sample: Sample = json.loads(line)
+        _ = sample["key"], sample["problem"], sample["verdict"], sample["scorer"]
+    except (ValueError, KeyError, TypeError):
+        raise BadRecord("was this file written by deepinfer eval?") from None
+    return sample
+
+
+def read_samples(path: Path, *, repair: bool = False) -> list[Sample]:
+    """All samples. What a crash left behind the last of them is not read, and with `repair` cut off."""
+    samples = []
+    try:
+        with path.open("rb") as file:
+            records = Records(file, str(path), _parse_sample, start=b'{"key"', what="a sample")
+            while (sample := records.head) is not None:
+                samples.append(sample)
+                records.advance()
     except FileNotFoundError:
         return []
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
-    whole = data.rfind(b"\n") + 1
-    if whole < len(data) and repair:
-        os.truncate(path, whole)
-    samples = []
-    for number, line in enumerate(data[:whole].split(b"\n")[:-1], 1):
-        try:
-            sample = json.loads(line)
-            _ = sample["key"], sample["problem"], sample["verdict"], sample["scorer"]
-        except (ValueError, KeyError, TypeError):
-            raise InputError(
-                f"{path}:{number}: not a sample", "was this file written by deepinfer eval?"
-            ) from None
-        samples.append(sample)
+    if repair and records.has_gap:
+        write_samples(path, samples)
+    elif repair:
+        mend(path, records)
     return samples
 
 
@@ -150,19 +158,5 @@ def merged(samples: Iterable[Sample], order: Sequence[str]) -> list[Sample]:
     return sorted(latest.values(), key=lambda s: (place.get(s["problem"], last), s["problem"], s["sample"]))
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Replaces `path` in one step; a reader sees the old file or the new one."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with beside.open("w", encoding="utf-8", errors="replace") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise OutputError(f"cannot write {path}: {error.strerror}") from None
-
-
 def write_samples(path: Path, samples: Iterable[Sample]) -> None:
-    write_whole(path, "".join(map(_line, samples)))
+    replace_text(path, "".join(map(_line, samples)))

@@ -93,6 +93,10 @@ class RowParser:
             return FailedRow(self._identity(raw, None), _scan_error(scan))
         return self._parse_fields(raw, {k: line[s:e] for k, s, e in scan.fields}, warnings)
 
+    def identity(self, raw: RawLine) -> RowIdentity:
+        """Of a row that could not be read: its place and its hash."""
+        return self._identity(raw, None)
+
     def _hint_at_format(self, raw: RawLine) -> None:
         """Files of another format fail in every line: say why once, with a way out."""
         start = (raw.data or b"").lstrip()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from pathlib import Path
 
 from deepinfer_cli.errors import OutputError
@@ -22,7 +23,7 @@ def sync_folder(path: str | Path) -> None:
 def replace_text(path: str | Path, text: str) -> None:
     """A reader sees the old content or the new one, never half of it. What is no UTF-8 is written escaped."""
     target = Path(path)
-    beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    beside = target.with_name(f".{target.name}.tmp")
     try:
         with beside.open("w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
@@ -36,8 +37,10 @@ def replace_text(path: str | Path, text: str) -> None:
 
 
 def rename_over(beside: str | Path, target: str | Path) -> None:
-    """The last step for a file that was written and synced beside `target`."""
+    """The last step for a file that was written and synced beside `target`, whose permissions stay."""
     try:
+        with contextlib.suppress(OSError):
+            shutil.copymode(target, beside)
         Path(beside).replace(target)
     except OSError as error:
         raise OutputError(f"cannot replace {target}: {error.strerror}") from None

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from deepinfer_cli.errors import InputError, OutputError
 
@@ -34,7 +34,11 @@ class Line:
     is_ended: bool  # by a newline
 
 
-def lines_of(file: BinaryIO) -> Iterator[Line]:
+class Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+def lines_of(file: Readable) -> Iterator[Line]:
     """All lines from the start, the last one also without a newline."""
     parts: list[bytes] = []
     number = end = 0
@@ -63,7 +67,7 @@ class Records(Generic[T]):
     """
 
     def __init__(
-        self, file: BinaryIO | None, name: str, parse: Callable[[bytes], T], *, start: bytes, what: str
+        self, file: Readable | None, name: str, parse: Callable[[bytes], T], *, start: bytes, what: str
     ) -> None:
         self.name = name
         self.head: T | None = None
@@ -118,21 +122,30 @@ class Records(Generic[T]):
 def repair(path: str | Path, records: Records[T]) -> str:
     """Cuts what follows the last record and ends it with a newline, on the disk. Says what was done; "" when
     the file was whole. `records` must be at its end."""
-    target = Path(path)
+    said = cut(path, records.num_whole_bytes)
+    if not records.lacks_newline:
+        return said
     try:
-        num_cut = target.stat().st_size - records.num_whole_bytes
-        if not num_cut and not records.lacks_newline:
+        with Path(path).open("ab") as file:
+            file.write(b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise OutputError(f"cannot repair {path}: {error.strerror}") from None
+    return said or "the last row got its newline"
+
+
+def cut(path: str | Path, num_bytes: int) -> str:
+    """Makes the file that long at most, on the disk. Says what was done."""
+    try:
+        num_cut = Path(path).stat().st_size - num_bytes
+        if num_cut <= 0:
             return ""
-        with target.open("r+b") as file:
-            if num_cut:
-                file.truncate(records.num_whole_bytes)
-            if records.lacks_newline:
-                file.seek(0, os.SEEK_END)
-                file.write(b"\n")
-                file.flush()
+        with Path(path).open("r+b") as file:
+            file.truncate(num_bytes)
             os.fsync(file.fileno())
     except FileNotFoundError:
         return ""
     except OSError as error:
         raise OutputError(f"cannot repair {path}: {error.strerror}") from None
-    return f"{num_cut:,} bytes of a torn record cut" if num_cut else "the last record got its newline"
+    return f"{num_cut:,} bytes behind the last whole row cut"

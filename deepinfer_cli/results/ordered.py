@@ -158,7 +158,7 @@ def _write(paths: OutputPaths, settings: str, end_index: int | None, changes: di
                 renames.append((new, path))
                 targets[path] = OutputFile.create(new, like=path)
             elif change.append:
-                targets[path] = OutputFile.create(path, append=True)
+                targets[path] = OutputFile.create(path, append=True, is_locked=False)
                 first[path] = _last_index(path) + 1
             if path in targets:
                 cleanup.callback(targets[path].abandon)

@@ -15,6 +15,7 @@ from typing import Protocol
 from deepinfer_cli.errors import InputError, OutputError, UsageError
 from deepinfer_cli.requests.sources import Source, is_input
 from deepinfer_cli.results.durable import sync_folder
+from deepinfer_cli.results.lock import lock
 
 _FLUSH_BYTES = 1 << 16
 _MEMBER_SECONDS = 5.0  # a compressed member or frame ends so often that a crash loses little
@@ -33,7 +34,7 @@ def _compressor_for(path: str) -> _Compressor | None:
     if suffix == ".zst":
         import zstandard
 
-        compressor: _Compressor = zstandard.ZstdCompressor(level=3).compressobj()
+        compressor: _Compressor = zstandard.ZstdCompressor(level=3, write_checksum=True).compressobj()
         return compressor
     return None
 
@@ -105,17 +106,34 @@ class OutputFile:
         self._next_sync = self._after_pause()
         self.is_pipe = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
         self.num_rows = 0
+        self._is_closed = False
 
     @classmethod
     def create(
-        cls, path: str, *, append: bool = False, sync_seconds: float | None = None, like: str | None = None
+        cls,
+        path: str,
+        *,
+        append: bool = False,
+        sync_seconds: float | None = None,
+        like: str | None = None,
+        is_locked: bool = True,
     ) -> OutputFile:
         """Opens `path`, and empties it unless `append`; check_output() has been asked before. Compressed as
-        the name says, or the name `like`."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_APPEND if append else os.O_TRUNC)
+        the name says, or the name `like`. `is_locked`: refused while another process writes it."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_APPEND if append else 0)
+        fd = -1
         try:
             fd = os.open(path, flags, 0o666)
-        except OSError as error:
+            if stat.S_ISREG(os.fstat(fd).st_mode):
+                if is_locked:
+                    lock(fd, path)
+                if not append:
+                    os.ftruncate(fd, 0)
+        except (OSError, UsageError) as error:
+            if fd >= 0:
+                os.close(fd)
+            if isinstance(error, UsageError):
+                raise
             raise OutputError(f"cannot write {path}: {error.strerror}") from None
         file = cls(fd, path, owns_fd=True, like=like or path, sync_seconds=sync_seconds)
         if file._is_regular:
@@ -161,7 +179,10 @@ class OutputFile:
         return time.monotonic() + _MEMBER_SECONDS if self._compressor is not None else math.inf
 
     def close(self) -> None:
-        """Flushes; a regular file is on the disk afterwards."""
+        """Flushes; a regular file is on the disk afterwards. The second call does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         try:
             self.flush()
             # An empty member says nothing, but a file without any member is no archive.

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from deepinfer_cli.errors import InputError
-from deepinfer_cli.results.lines import Records, repair
+from deepinfer_cli.results.archive import DecodedRows, is_archive, whole_members
+from deepinfer_cli.results.lines import Readable, Records, cut, repair
 from deepinfer_cli.results.records import RECORD_START, Record, parse_record
 
 
@@ -17,12 +18,20 @@ class StoredRows:
     def __init__(self, path: str | Path) -> None:
         self.path = str(path)
         self._cleanup = ExitStack()
+        self._num_archived: int | None = None  # bytes of whole members; None: not compressed
         self.rows: Records[Record]
 
     def __enter__(self) -> StoredRows:
-        self.rows = Records(
-            self._open(), self.path, parse_record, start=RECORD_START, what="a result row of deepinfer run"
-        )
+        with self._cleanup:
+            stored = self._open()
+            file: Readable | None = stored
+            if stored is not None and is_archive(self.path):
+                self._num_archived = whole_members(stored, self.path, RECORD_START)
+                file = DecodedRows(stored, self.path, self._num_archived)
+            self.rows = Records(
+                file, self.path, parse_record, start=RECORD_START, what="a result row of deepinfer run"
+            )
+            self._cleanup = self._cleanup.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -38,7 +47,9 @@ class StoredRows:
 
     def mend(self) -> str:
         """The tail, once all rows were read. What was done; "" when nothing was."""
-        return repair(self.path, self.rows)
+        if self._num_archived is None:
+            return repair(self.path, self.rows)
+        return cut(self.path, self._num_archived)
 
 
 def has_content(path: str | None) -> bool:

@@ -1,4 +1,4 @@
-"""The commands of the how-to page on one's own data work as they stand."""
+"""The commands of the how-to pages on one's own data work as they stand."""
 
 from __future__ import annotations
 
@@ -11,29 +11,33 @@ from pathlib import Path
 
 from tests.support.runs import ROOT, TIMEOUT_S, environment, parse_rows, write_rows
 
-PAGE = ROOT / "docs" / "how-to" / "run-your-data.md"
+PAGES = ROOT / "docs" / "how-to"
 
 
-def test_the_page_runs(tmp_path: Path) -> None:
+def run_page(name: str, folder: Path) -> int:
+    tools = Path(sys.executable).parent  # where the command was installed
+    env = environment({"DEEPINFER_MODEL": "fake", "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"})
+    blocks = re.findall(r"^```sh\n(.*?)^```$", (PAGES / name).read_text(), re.MULTILINE | re.DOTALL)
+    for block in blocks:
+        done = subprocess.run(
+            ["bash", "-e", "-c", block], cwd=folder, env=env, capture_output=True, timeout=TIMEOUT_S
+        )
+        assert done.returncode == 0, block + done.stderr.decode()
+    return len(blocks)
+
+
+def test_going_on_after_an_interruption(tmp_path: Path) -> None:
+    assert run_page("resume.md", tmp_path) == 2
+    assert [row["id"] for row in parse_rows((tmp_path / "answers.jsonl").read_bytes())] == ["a", "b"]
+
+
+def test_running_ones_own_data(tmp_path: Path) -> None:
     rows = [
         {"question": f"Why is the sky {color}?", "topic": "light"}
         for color in ("blue", "red", "green", "dark")
     ]
     write_rows(tmp_path / "questions.jsonl", rows)
-    tools = Path(sys.executable).parent  # where the command was installed
-    env = environment({"DEEPINFER_MODEL": "fake", "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"})
-    blocks = re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    assert len(blocks) >= 7
-    for block in blocks:
-        done = subprocess.run(
-            ["bash", "-e", "-c", block],
-            cwd=tmp_path,
-            env=env,
-            capture_output=True,
-            timeout=TIMEOUT_S,
-        )
-        assert done.returncode == 0, block + done.stderr.decode()
-
+    assert run_page("run-your-data.md", tmp_path) >= 7
     answers = parse_rows((tmp_path / "answers.jsonl").read_bytes())
     assert [row["columns"] for row in answers] == [{"topic": "light"}] * 4
     whole = parse_rows((tmp_path / "good.jsonl").read_bytes())

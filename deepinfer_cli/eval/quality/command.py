@@ -11,8 +11,8 @@ from deepinfer_cli.config.run_config import Origin, RunConfig
 from deepinfer_cli.config.settings import all_settings
 from deepinfer_cli.console import Console
 from deepinfer_cli.errors import EXIT_OK, InputError, UsageError
-from deepinfer_cli.eval.samples import write_whole
 from deepinfer_cli.models.types import LoadedModel
+from deepinfer_cli.results.durable import replace_text
 
 if TYPE_CHECKING:
     from deepinfer_cli.eval.quality.windows import Text, Window
@@ -33,7 +33,7 @@ def measure(paths: Sequence[str], config: RunConfig, options: Options, console: 
     result = _Measurement(config, options, console, texts).run(precisions)
     console.print_data("\n".join(table(result)))
     if output is not None:
-        write_whole(Path(output), json.dumps(result, ensure_ascii=False, indent=1) + "\n")
+        replace_text(Path(output), json.dumps(result, ensure_ascii=False, indent=1) + "\n")
     return EXIT_OK
 
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
+import gzip
+import io
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
+import zstandard
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from deepinfer_cli.results import output_file
 from tests.support.resuming import Folder, mixed_rows
 
 
@@ -375,3 +383,248 @@ def test_several_inputs_in_both_shapes(folder: Folder, shape: str) -> None:
     folder.run(inputs=parts[:1], overwrite=True)
     ran = folder.resume(inputs=parts)
     assert ran.code == 2 and "one input" in ran.said
+
+
+def test_one_process_a_file(folder: Folder) -> None:
+    whole = whole_run(folder)
+    folder.out.write_bytes(whole[:800])
+    with folder.out.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        for ran in (folder.resume(), folder.run(overwrite=True)):
+            assert ran.code == 2 and "another deepinfer" in ran.said
+            assert folder.out.read_bytes() == whole[:800]
+    assert folder.resume().code == 3
+    assert folder.out.read_bytes() == whole
+
+
+def test_a_link_stays_a_link_and_permissions_stay(folder: Folder) -> None:
+    folder.write([{"id": i, "prompt": f"row {i}", "max_tokens": 4} for i in range(6)])
+    folder.run()
+    whole = folder.out.read_bytes()
+    real = folder.path / "elsewhere" / "rows.jsonl"
+    real.parent.mkdir()
+    lines = whole.splitlines(keepends=True)
+    real.write_bytes(_failed(lines[0]) + b"".join(lines[1:]))
+    real.chmod(0o600)
+    folder.out.unlink()
+    folder.out.symlink_to(real)
+    assert folder.resume().code == 0
+    assert folder.out.is_symlink() and real.read_bytes() == whole
+    assert real.stat().st_mode & 0o777 == 0o600
+    assert folder.resume(temperature=0.25, force=True).code == 0
+    assert folder.out.is_symlink() and {p.name for p in real.parent.iterdir()} == {"rows.jsonl"}
+
+
+DAMAGE = st.tuples(
+    st.integers(0, 1 << 20),  # where the output is cut
+    st.integers(0, 1 << 20),  # and the error file
+    st.sampled_from([0, 0, 1, 600, 5000]),  # zeros behind that
+    st.sets(st.integers(0, 11), max_size=4),  # requests that are lost when it goes on
+    st.sets(st.integers(0, 23), max_size=3),  # rows that hold an error worth a retry
+    st.sampled_from(["", "errors", "output"]),  # a file that is gone
+)
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(chain=st.lists(DAMAGE, min_size=1, max_size=4), split=st.booleans())
+def test_any_chain_of_damage_ends_in_the_same_bytes(folder: Folder, chain: list[Any], split: bool) -> None:
+    folder.write(mixed_rows(24))
+    errors = folder.path / "errors.jsonl"
+    folder.settings = {"errors": str(errors) if split else None}
+    folder.lost = set()
+    files = [folder.out, errors] if split else [folder.out]
+    folder.run(overwrite=True)
+    whole = [file.read_bytes() for file in files]
+    for cut, cut_errors, zeros, lost, failed, gone in chain:
+        for file, place in zip(files, (cut, cut_errors), strict=False):
+            data = file.read_bytes()
+            lines = data.splitlines(keepends=True)
+            if file is not errors and not split:
+                lines = [
+                    _failed(x) if json.loads(x)["index"] in failed and b'"ok"' in x else x for x in lines
+                ]
+            data = b"".join(lines)
+            file.write_bytes(data[: place % (len(data) + 1)] + b"\0" * zeros)
+        if split and gone:
+            (errors if gone == "errors" else folder.out).unlink()
+        folder.lost = lost
+        assert folder.resume().code == 3
+        assert not folder.leftovers()
+    folder.lost = set()
+    assert folder.resume().code == 3
+    assert [file.read_bytes() for file in files] == whole
+
+
+# ---- compressed --------------------------------------------------------------------------------------------
+
+
+def content(path: Path) -> bytes:
+    data = path.read_bytes()
+    if path.suffix == ".gz":
+        return gzip.decompress(data)
+    return zstandard.ZstdDecompressor().stream_reader(io.BytesIO(data), read_across_frames=True).read()
+
+
+def packed(path: Path, members: list[bytes]) -> bytes:
+    make = gzip.compress if path.suffix == ".gz" else zstandard.ZstdCompressor(write_checksum=True).compress
+    return b"".join(map(make, members))
+
+
+@pytest.mark.parametrize("name", ["out.jsonl.gz", "out.jsonl.zst"])
+def test_compressed_outputs_lose_at_most_their_last_part(folder: Folder, name: str) -> None:
+    folder.out_name = name
+    folder.write(mixed_rows(12))
+    folder.run()
+    whole = content(folder.out)
+    lines = whole.splitlines(keepends=True)
+    parts = [b"".join(lines[:3]), b"".join(lines[3:4]), b"".join(lines[4:9])]
+    stored = packed(folder.out, parts)
+    ends = [len(packed(folder.out, parts[:n])) for n in range(4)]
+    for cut in (*ends, *(end + 1 for end in ends[:-1]), *range(0, len(stored), 131), len(stored) - 1):
+        for zeros in (0, 100, 5000):
+            if cut or zeros == 0:
+                folder.out.write_bytes(stored[:cut] + b"\0" * zeros)
+                ran = folder.resume()
+                assert ran.code == 3, ran.said
+                assert content(folder.out) == whole
+    folder.out.write_bytes(stored[: ends[1]] + bytes(4096) + stored[ends[1] + 100 :])
+    assert folder.resume().code == 3
+    assert content(folder.out) == whole
+
+
+@pytest.mark.parametrize("name", ["out.jsonl.gz", "out.jsonl.zst"])
+def test_damaged_archives_and_other_files_are_refused(folder: Folder, name: str) -> None:
+    folder.out_name = name
+    folder.write(mixed_rows(12))
+    folder.run()
+    whole = folder.out.read_bytes()
+    middle = len(whole) // 2
+    flipped = whole[:middle] + bytes([whole[middle] ^ 255]) + whole[middle + 1 :]
+    other = packed(folder.out, [b"some text that is no row\n" * 20_000])
+    for data in (flipped, b"plain text\n", other, other[:-7], packed(folder.out, [content(folder.out)[:-1]])):
+        folder.out.write_bytes(data)
+        ran = folder.resume()
+        assert ran.code == 2, ran.said
+        assert folder.out.read_bytes() == data
+
+
+def test_compressed_rows_reach_the_file_while_the_run_goes_on(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output_file, "_MEMBER_SECONDS", 0.0)
+    folder.out_name = "out.jsonl.gz"
+    # More rows than the engine takes at once, so that they cannot all be written in one go.
+    folder.write([{"id": i, "prompt": f"row {i}", "max_tokens": 2} for i in range(1000)])
+    folder.run(fsync=None)
+    assert folder.out.read_bytes().count(b"\x1f\x8b\x08") > 1
+    whole = content(folder.out)
+    folder.out.write_bytes(folder.out.read_bytes()[:-9])
+    assert folder.resume(fsync=0.0).code == 0
+    assert content(folder.out) == whole
+
+
+# ---- order of completion -----------------------------------------------------------------------------------
+
+
+def by_index(*paths: Path) -> list[bytes]:
+    """The rows of the files, sorted; each whole and none twice."""
+    lines = [line for path in paths for line in path.read_bytes().splitlines(keepends=True)]
+    lines.sort(key=lambda line: int(json.loads(line)["index"]))
+    indices = [json.loads(line)["index"] for line in lines]
+    assert len(set(indices)) == len(indices)
+    return lines
+
+
+def test_completion_order_ends_with_one_row_each(folder: Folder) -> None:
+    folder.write(mixed_rows(40))
+    errors = folder.path / "errors.jsonl"
+    folder.settings = {"order": "completion", "errors": str(errors)}
+    assert folder.run().code == 3
+    whole = by_index(folder.out, errors)
+    full = json.loads(folder.run_file.read_text())["counts"]
+    random_ = random.Random(9)
+    for attempt in range(30):
+        rows = [_failed(line) if random_.random() < 0.1 and b'"ok"' in line else line for line in whole]
+        random_.shuffle(rows)
+        good = b"".join(line for line in rows if b'"status":"ok"' in line)
+        bad = b"".join(line for line in rows if b'"status":"error"' in line)
+        folder.out.write_bytes(good[: random_.randrange(len(good) + 1)] + b"\0" * random_.choice((0, 0, 700)))
+        errors.write_bytes(bad[: random_.randrange(len(bad) + 1)])
+        ran = folder.resume()
+        assert ran.code == 3, ran.said
+        assert by_index(folder.out, errors) == whole, attempt
+        assert json.loads(folder.run_file.read_text())["counts"] == full
+        engines = folder.num_engines
+        assert folder.resume().code == 3
+        assert folder.num_engines == engines
+
+
+def test_completion_order_supersedes_what_stands_twice(folder: Folder) -> None:
+    folder.write([{"id": i, "prompt": f"row {i}", "max_tokens": 4} for i in range(20)])
+    folder.settings = {"order": "completion"}
+    folder.run()
+    whole = by_index(folder.out)
+    # Killed after rows were tried again and before the file was written anew.
+    folder.out.write_bytes(b"".join(map(_failed, whole[:5])) + b"".join(reversed(whole)))
+    assert folder.resume().code == 0
+    assert by_index(folder.out) == whole
+    folder.out.write_bytes(b"".join(whole) + b"".join(map(_failed, whole[:5])) + whole[3][:40])
+    assert folder.resume().code == 0
+    assert by_index(folder.out) == whole
+
+
+def test_completion_order_refuses_and_forces_the_same(folder: Folder) -> None:
+    rows = [{"id": f"w{i}", "prompt": f"row {i}", "max_tokens": 3} for i in range(8)]
+    folder.settings = {"order": "completion"}
+    folder.write(rows)
+    folder.run()
+    whole = folder.out.read_bytes()
+    for new, place in (
+        ([*rows[:2], {**rows[2], "prompt": "other"}, *rows[3:]], 'line 3: the row (id "w2") has changed'),
+        ([*rows[:2], *rows[3:]], 'line 3: the row has id "w3", but its place in the output holds "w2"'),
+        (rows[:5], 'holds a row (index 5, id "w5") that the input does not have'),
+    ):
+        folder.write(new)
+        ran = folder.resume()
+        assert ran.code == 2 and place in ran.said, ran.said
+        assert folder.out.read_bytes() == whole
+        assert folder.resume(force=True).code == 0
+        forced = by_index(folder.out)
+        folder.run(overwrite=True)
+        assert by_index(folder.out) == forced
+        folder.out.write_bytes(whole)
+
+
+def test_an_output_out_of_order_says_how_to_go_on(folder: Folder) -> None:
+    folder.write([{"id": i, "prompt": f"row {i}", "max_tokens": 3} for i in range(8)])
+    folder.run()
+    lines = folder.out.read_bytes().splitlines(keepends=True)
+    folder.out.write_bytes(b"".join([lines[2], lines[0], lines[1]]))
+    ran = folder.resume()
+    assert ran.code == 2 and "--order completion" in ran.said
+    assert folder.resume(order="completion").code == 0
+    assert by_index(folder.out) == lines
+    folder.run(overwrite=True)
+    folder.out.write_bytes(b"".join(lines[:3]))
+    assert folder.resume(order="completion").code == 0
+
+
+@pytest.mark.parametrize("index", ["9999999999", "999999999999999999"])
+def test_an_index_beyond_all_sense(folder: Folder, index: str) -> None:
+    folder.write([{"id": i, "prompt": f"row {i}", "max_tokens": 3} for i in range(3)])
+    folder.settings = {"order": "completion"}
+    folder.run()
+    data = folder.out.read_bytes().replace(b'"index":1,', b'"index":%s,' % index.encode())
+    folder.out.write_bytes(data)
+    assert folder.resume().code == 2
+    assert folder.out.read_bytes() == data
+
+
+def test_the_table_takes_17_bytes_a_row(folder: Folder) -> None:
+    from deepinfer_cli.results.ordered import OutputPaths
+    from deepinfer_cli.results.unordered import _SLOT, DoneTable
+
+    assert _SLOT.size == 17
+    table = DoneTable(OutputPaths(str(folder.out), None), "", (3, 1000))
+    assert table._offset(3 + 1000 * 5, "x") == 5 * 17  # a shard's rows lie close together
+    table.close()
