@@ -14,7 +14,9 @@ def build_info() -> dict[str, str]: ...
 
 class RowScan:
     @property
-    def error(self) -> str | None: ...  # "bad_json", "bad_encoding", "not_an_object", "too_deep"
+    def error(
+        self,
+    ) -> str | None: ...  # "bad_json", "bad_encoding", "not_an_object", "too_deep", "row_too_large"
     @property
     def message(self) -> str: ...
     @property

@@ -70,7 +70,11 @@ def run(config: RunConfig, console: Console, sink: RowSink | None = None) -> int
 
         context = context_limit(model, config.engine.max_model_len)
         prompts = prepare.PromptStage(
-            model, context=context, policy=config.rows.truncate_prompt, once=console.once
+            model,
+            context=context,
+            policy=config.rows.truncate_prompt,
+            once=console.once,
+            max_tokens_cap=config.sampling.max_tokens_cap,
         )
         if config.action == "dry_run":
             console.info(f"model {model.name}; context {context:,}; nothing is run")

@@ -2,7 +2,39 @@
 
 from __future__ import annotations
 
-from deepinfer_cli.requests.types import FieldError
+from deepinfer_cli.prompts.types import TextLimit
+from deepinfer_cli.requests.types import FieldError, SamplingValues
+
+# No text that a model was made for has so many characters a token on average; shorter ones are let through.
+MAX_CHARS_PER_TOKEN = 16
+LEAST_MAX_CHARS = 1 << 20
+# Of one row: tokens of all its outputs, and scored tokens with their alternatives. A result is held whole.
+MAX_RESULT_TOKENS = 1 << 24
+MAX_RESULT_SCORES = 1 << 22
+
+
+def text_limit(context: int, policy: str) -> TextLimit:
+    """For a context of so many tokens."""
+    return TextLimit(max(LEAST_MAX_CHARS, MAX_CHARS_PER_TOKEN * context), may_cut=policy != "error")
+
+
+def result_size(p: SamplingValues, num_prompt_tokens: int, context: int, cap: int) -> tuple[int, int]:
+    """(tokens, scores) that the result of a row can have at most."""
+    longest = min(cap if p.max_tokens is None else p.max_tokens, max(context - num_prompt_tokens, 0))
+    scores = p.n * longest * (1 + p.top_logprobs) + num_prompt_tokens * (1 + p.prompt_logprobs)
+    return p.n * longest, scores
+
+
+def check_result_size(p: SamplingValues, num_prompt_tokens: int, context: int, cap: int, prefix: str) -> None:
+    tokens, scores = result_size(p, num_prompt_tokens, context, cap)
+    if tokens > MAX_RESULT_TOKENS:
+        what = (
+            f"{p.n:,} outputs of {tokens // p.n:,} tokens are more than the {MAX_RESULT_TOKENS:,} tokens of a"
+        )
+        raise FieldError("bad_param", f"{what} result; lower n or max_tokens", prefix + "n")
+    if scores > MAX_RESULT_SCORES:
+        what = f"{scores:,} log-probabilities are more than the {MAX_RESULT_SCORES:,} of a result"
+        raise FieldError("bad_param", f"{what}; lower n, max_tokens or top_logprobs", prefix + "top_logprobs")
 
 
 def fit_prompt(

@@ -37,7 +37,6 @@ _WAIT_ENGINE_S = 0.1  # nothing can be admitted: wait for a completion
 _WAIT_INPUT_S = 0.02  # requests run, but the input has nothing right now
 _WAIT_IDLE_S = 0.2  # nothing runs: wait for input
 _PIPE_CHECK_S = 0.25
-_TOKEN_BYTES = 8  # of a prompt: in the request, and in its first sample
 _NOT_A_ROWS_FAULT = (DeepInferError, OSError, NativeError)  # wherever it comes from
 _SHARE_MIN_ROWS = 100  # a failure share means nothing before this many rows
 
@@ -208,7 +207,8 @@ class BatchLoop:
         if len(token_ids) > self._counters.longest_prompt:
             self._counters.longest_prompt = len(token_ids)
             self._counters.longest_prompt_line = row.identity.line
-        self._writer.grow_row(ordinal, _TOKEN_BYTES * len(token_ids))
+        held = row.identity.held_bytes + self._prompts.held_bytes(params, len(token_ids))
+        self._writer.grow_row(ordinal, held)
         url = row.identity.envelope_url
         open_row = OpenRow(
             identity=row.identity,

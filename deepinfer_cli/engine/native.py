@@ -18,6 +18,7 @@ from deepinfer_cli.results.types import FinishedRequest
 MAX_WAITING = 256  # submitted, not yet admitted: what admission can choose from
 _INT32_MAX = 2**31 - 1
 _SAMPLING_CACHE = 4096
+_SAMPLING_CACHE_ITEMS = 64  # stop strings, ids and biases of one set; longer ones are not kept
 _STOP_SECONDS = 1.0  # for the step that is being computed when the run ends early
 
 _stuck_engines: list[_native.Engine] = []
@@ -154,9 +155,13 @@ class NativeEngine:
                 ignore_eos=params.ignore_eos,
                 top_logprobs=params.top_logprobs,
             )
-            if len(self._sampling) >= _SAMPLING_CACHE:
-                self._sampling.clear()
-            self._sampling[params] = native
+            if (
+                len(params.logit_bias) + len(params.stop) + len(params.stop_token_ids)
+                <= _SAMPLING_CACHE_ITEMS
+            ):
+                if len(self._sampling) >= _SAMPLING_CACHE:
+                    self._sampling.clear()
+                self._sampling[params] = native
         return native
 
     def try_submit(self, request: _native.Request) -> bool:

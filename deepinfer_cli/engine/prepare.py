@@ -10,7 +10,7 @@ from pathlib import Path
 
 from deepinfer_cli.config.run_config import RunConfig
 from deepinfer_cli.config.settings import SamplingConfig
-from deepinfer_cli.engine.fit import fit_prompt
+from deepinfer_cli.engine.fit import check_result_size, fit_prompt, result_size, text_limit
 from deepinfer_cli.errors import ConfigError, UsageError
 from deepinfer_cli.models.types import LoadedModel
 from deepinfer_cli.prompts.budget import MAX_TEMPLATE_BYTES
@@ -147,13 +147,25 @@ def input_fingerprint(sources: Sequence[Source]) -> list[dict[str, object]]:
 class PromptStage:
     """A row's prompt to the token ids that run: rendered, checked for BOS, fitted into the context."""
 
-    def __init__(self, model: LoadedModel, *, context: int, policy: str, once: Once) -> None:
+    def __init__(
+        self, model: LoadedModel, *, context: int, policy: str, once: Once, max_tokens_cap: int = 2**31 - 1
+    ) -> None:
         self._renderer = model.renderer
         self._context = context
         self._policy = policy
+        self._limit = text_limit(context, policy)
+        self._max_tokens_cap = max_tokens_cap
         self._can_grow = context < model.max_context
         self._once = once
         self._hint_raw = model.renderer.has_template
+
+    def held_bytes(self, params: SamplingValues, num_ids: int) -> int:
+        """Memory of a request and its result while it runs: prompt, output ids and text, scores."""
+        tokens, scores = result_size(params, num_ids, self._context, self._max_tokens_cap)
+        settings = 64 * sum(map(len, params.stop)) + 32 * (
+            len(params.stop_token_ids) + len(params.logit_bias)
+        )
+        return 4 * num_ids + 8 * tokens + 16 * scores + settings
 
     def token_ids(self, row: RequestRow) -> tuple[list[int], tuple[str, ...]]:
         """(ids, the row's warnings). Raises FieldError when the row cannot run."""
@@ -166,7 +178,7 @@ class PromptStage:
                 "(use messages, or --chat)",
             )
         try:
-            rendered = self._renderer.render(row.prompt)
+            rendered = self._renderer.render(row.prompt, self._limit)
         except PromptError as error:
             field = None if error.field is None else prefix + error.field
             raise FieldError(error.code, error.message, field) from None
@@ -181,5 +193,6 @@ class PromptStage:
             policy=self._policy,
             can_grow=self._can_grow,
         )
-        warnings = row.warnings + tuple(w for w in rendered.warnings if w not in row.warnings)
-        return token_ids, (*warnings, "truncated_prompt") if was_cut else warnings
+        check_result_size(row.params, len(token_ids), self._context, self._max_tokens_cap, prefix)
+        found = (*rendered.warnings, "truncated_prompt") if was_cut else rendered.warnings
+        return token_ids, tuple(dict.fromkeys((*row.warnings, *found)))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from deepinfer_cli.errors import ModelError
-from deepinfer_cli.prompts.types import PromptError, PromptInput, RenderedPrompt
+from deepinfer_cli.prompts.types import NO_TEXT_LIMIT, PromptError, PromptInput, RenderedPrompt, TextLimit
 
 NAME = "fake"
 MAX_SECONDS_PER_TOKEN = 10.0
@@ -70,7 +70,7 @@ class FakeRenderer:
     has_template = False  # raw prompts are as good as messages here
     fingerprint = _fingerprint("im_start role newline content im_end newline")
 
-    def render(self, prompt: PromptInput) -> RenderedPrompt:
+    def render(self, prompt: PromptInput, limit: TextLimit = NO_TEXT_LIMIT) -> RenderedPrompt:
         if prompt.token_ids is not None:
             bad = next((i for i, t in enumerate(prompt.token_ids) if t >= VOCAB_SIZE), None)
             if bad is not None:
@@ -78,12 +78,15 @@ class FakeRenderer:
                 raise PromptError("bad_param", f"{field}: the vocabulary ends at {VOCAB_SIZE - 1}", field)
             return RenderedPrompt(list(prompt.token_ids), None, 0)
         if prompt.text is not None and not prompt.chat:
-            return RenderedPrompt(list(prompt.text.encode()), prompt.text, 0)
+            text, was_cut = limit.fitted(prompt.text, "prompt")
+            return RenderedPrompt(list(text.encode()), text, 0, ("truncated_prompt",) if was_cut else ())
         messages = list(prompt.messages or ())
         if prompt.text is not None:
             messages = [{"role": "user", "content": prompt.text}]
         if prompt.system is not None:
             messages.insert(0, {"role": "system", "content": prompt.system})
+        for message in messages:
+            TextLimit(limit.max_chars, may_cut=False).fitted(message["content"], "messages")
         tokens: list[int] = []
         text = ""
         for i, message in enumerate(messages):

@@ -15,6 +15,7 @@ from deepinfer_cli.models.hub_http import (
     HubListing,
     HubRefusal,
     fetch_file,
+    is_safe_name,
 )
 
 COMPLETE = ".complete.json"
@@ -54,7 +55,7 @@ class HubName:
 def parse_hub_name(name: str, revision: str | None = None) -> HubName | None:
     """None when `name` does not look like a hub id."""
     repo, colon, file = name.partition(":")
-    if not _REPO.fullmatch(repo) or ".." in repo or (colon and not file):
+    if not _REPO.fullmatch(repo) or ".." in repo or (colon and not is_safe_name(file)):
         return None
     revision = revision or "main"
     if ".." in revision or revision.startswith("/") or not re.fullmatch(r"[\w./-]{1,200}", revision):
@@ -85,8 +86,10 @@ def cached_model(name: HubName, commit: str | None = None) -> Path | None:
     try:
         manifest = json.loads((snapshot / COMPLETE).read_text())
         files = [(snapshot / str(entry["name"]), int(entry["bytes"])) for entry in manifest["files"]]
+        if not all(is_safe_name(str(entry["name"])) for entry in manifest["files"]):
+            return None
         whole = all(path.stat().st_size == size for path, size in files)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     if not whole:
         return None

@@ -18,12 +18,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from deepinfer_cli.errors import DeepInferError
+from deepinfer_cli.errors import DeepInferError, in_short
 from deepinfer_cli.models.cache import cannot_write, publish
 from deepinfer_cli.models.wheel import DownloadError
 
 MAX_ATTEMPTS = 6  # in a row without a single new byte
+STALL_SECONDS = 30.0  # without an answer, or without a byte of one: the connection counts as broken
+MAX_FILES = 100_000  # of a repository
+MAX_FILE_BYTES = 1 << 50
 PIECE_BYTES = 1 << 20
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_SHA1 = re.compile(r"[0-9a-f]{40}")
+_MAX_NAME_BYTES = 200  # the name of a partial file is longer, and 255 are the most that a disk takes
+_MAX_NAME_PARTS = 20
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 
 
@@ -82,29 +89,45 @@ def list_files(repo: str, revision: str) -> HubListing:
     from huggingface_hub import HfApi
 
     with hub_errors(repo, revision):
-        info = HfApi(endpoint=_endpoint()).model_info(repo, revision=revision, files_metadata=True)
+        try:
+            info = HfApi(endpoint=_endpoint()).model_info(
+                repo, revision=revision, files_metadata=True, timeout=STALL_SECONDS
+            )
+        except (AttributeError, KeyError, TypeError) as error:  # of the library, over JSON of another shape
+            raise ValueError(f"{type(error).__name__}: {error}") from None
     if not info.sha or not re.fullmatch(r"[0-9a-f]{40}", info.sha):
         raise HubRefusal(f"the hub gave no commit for {repo} at {revision}")
-    files = []
-    for sibling in info.siblings or []:
-        large = sibling.lfs
-        sha256 = large.get("sha256") if isinstance(large, dict) else getattr(large, "sha256", None)
-        files.append(
-            HubFile(
-                name=_safe_name(repo, sibling.rfilename),
-                num_bytes=int(sibling.size or 0),
-                sha256=sha256,
-                git_sha1=None if sha256 else sibling.blob_id,
-            )
-        )
-    return HubListing(repo, info.sha, tuple(files))
+    siblings = info.siblings or []
+    if len(siblings) > MAX_FILES:
+        raise HubRefusal(f"{repo}: refused, the hub lists {len(siblings):,} files")
+    return HubListing(repo, info.sha, tuple(_file(repo, sibling) for sibling in siblings))
 
 
-def _safe_name(repo: str, name: str) -> str:
+def _file(repo: str, sibling: Any) -> HubFile:
+    """One entry of a listing, its words checked: they become names on this disk."""
+    large = sibling.lfs
+    sha256 = large.get("sha256") if isinstance(large, dict) else getattr(large, "sha256", None)
+    git_sha1 = None if sha256 else sibling.blob_id
+    name, size = sibling.rfilename, sibling.size or 0
+    if not isinstance(name, str) or not is_safe_name(name):
+        raise HubRefusal(f"{repo}: refused, the hub lists the unsafe file name {in_short(repr(name))}")
+    if not isinstance(size, int) or not 0 <= size <= MAX_FILE_BYTES:
+        raise HubRefusal(f"{repo}: refused, the hub says that {name} has {in_short(repr(size))} bytes")
+    for digest, pattern in ((sha256, _SHA256), (git_sha1, _SHA1)):
+        if digest is not None and not (isinstance(digest, str) and pattern.fullmatch(digest)):
+            raise HubRefusal(f"{repo}: refused, the hub gives {name} the checksum {in_short(repr(digest))}")
+    return HubFile(name, size, sha256, git_sha1)
+
+
+def is_safe_name(name: str) -> bool:
+    """Whether a path inside a repository stays inside the folder that it is put into, and can be shown."""
     parts = name.split("/")
-    if not name or "\\" in name or "\0" in name or any(part in ("", ".", "..") for part in parts):
-        raise HubRefusal(f"{repo}: refused, the hub lists the unsafe file name {name!r}")
-    return name
+    return (
+        name.isprintable()
+        and "\\" not in name
+        and all(part not in ("", ".", "..") and len(part.encode()) <= _MAX_NAME_BYTES for part in parts)
+        and len(parts) <= _MAX_NAME_PARTS
+    )
 
 
 @contextmanager
@@ -143,11 +166,22 @@ def hub_errors(repo: str, revision: str) -> Iterator[None]:
         raise HubUnreachable(f"{repo}: {status_words(status)}") from None
     except DeepInferError:
         raise
+    except ValueError as error:  # a page in place of an answer, as portals and proxies send it
+        raise HubRefusal(
+            f"{repo}: the hub's answer makes no sense ({in_short(str(error))})",
+            "check HF_ENDPOINT and the proxy",
+        ) from None
     except Exception as error:
+        name = type(error).__name__
+        if name in ("TooManyRedirects", "InvalidURL", "UnsupportedProtocol"):
+            raise HubRefusal(
+                f"{repo}: the hub redirects to where nothing can be fetched ({name}: {in_short(str(error))})",
+                "check HF_ENDPOINT and the proxy",
+            ) from None
         if not isinstance(error, (OSError, _transport_error())):
             raise
         raise HubUnreachable(
-            f"{repo}: the hub cannot be reached ({type(error).__name__}: {str(error) or 'no details'})",
+            f"{repo}: the hub cannot be reached ({name}: {in_short(str(error)) or 'no details'})",
             "check the network, HF_ENDPOINT and the proxy; --offline uses only what is cached",
         ) from None
 
@@ -186,7 +220,9 @@ def _get(listing: HubListing, name: str, headers: dict[str, str]) -> Iterator[An
     url = hf_hub_url(listing.repo, name, revision=listing.commit, endpoint=_endpoint())
     # Bytes as stored: a transparent compression would break offsets and checksums.
     wanted = {**build_hf_headers(), "Accept-Encoding": "identity", **headers}
-    with _session().stream("GET", url, headers=wanted, follow_redirects=True) as response:
+    with _session().stream(
+        "GET", url, headers=wanted, follow_redirects=True, timeout=STALL_SECONDS
+    ) as response:
         if response.status_code != 416:
             hf_raise_for_status(response)
         yield response
@@ -221,6 +257,11 @@ def fetch_file(
     advance: Callable[[int], None],
 ) -> None:
     """Brings one file under `target`, whole and checked. Wrong bytes are fetched once more, then refused."""
+    if file.digest is None:
+        raise HubRefusal(
+            f"{listing.repo}: the hub gives no checksum for {file.name}, so it cannot be checked",
+            "HF_ENDPOINT names a mirror that leaves them out; fetch from the hub itself",
+        )
     partial = target.with_name(f".{target.name}.{file.key}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -232,7 +273,7 @@ def fetch_file(
                 found = _transfer(listing, file, out, say=say, advance=advance)
                 out.flush()
                 os.fsync(out.fileno())
-                if file.digest is None or found == file.digest:
+                if found == file.digest:
                     publish(partial, target)
                     return
                 partial.unlink(missing_ok=True)
@@ -251,7 +292,11 @@ def _locked(partial: Path, say: Callable[[str], None]) -> Iterator[IO[bytes]]:
     """The partial file, open for appending and ours alone. Where locks do not work, they are done without."""
     import fcntl
 
-    with partial.open("a+b") as out:
+    # Not through a link: in a folder that others can write to, it would lead the bytes to a file of ours.
+    def opener(path: str, flags: int) -> int:
+        return os.open(path, flags | os.O_NOFOLLOW, 0o644)
+
+    with open(partial, "a+b", opener=opener) as out:
         try:
             fcntl.flock(out, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -7,7 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from deepinfer_cli.prompts.template import ChatTemplate
-from deepinfer_cli.prompts.types import PromptError, PromptInput, RenderedPrompt
+from deepinfer_cli.prompts.types import (
+    NO_TEXT_LIMIT,
+    PromptError,
+    PromptInput,
+    RenderedPrompt,
+    TextLimit,
+)
 from deepinfer_cli.tokenizer.library import TokenizerError
 
 if TYPE_CHECKING:  # a runtime import would close a circle: models.types imports prompts.types
@@ -32,15 +38,18 @@ class ChatRenderer:
             return hashlib.blake2b(b"no template", digest_size=8).hexdigest()
         return self._template.fingerprint
 
-    def render(self, prompt: PromptInput) -> RenderedPrompt:
+    def render(self, prompt: PromptInput, limit: TextLimit = NO_TEXT_LIMIT) -> RenderedPrompt:
         if prompt.token_ids is not None:
             return self._given_ids(prompt.token_ids)
-        if prompt.messages is None and not prompt.chat:
-            return self._raw(prompt.text or "")
-        text = self._chat(prompt)
-        ids = self._encode(text, "messages")
+        is_chat = prompt.messages is not None or prompt.chat
+        field = "messages" if is_chat else "prompt"
+        text, was_cut = limit.fitted(self._chat(prompt) if is_chat else prompt.text or "", field)
+        ids = self._encode(text, field)
+        if not is_chat:
+            self._add_bos(ids)
         num_bos = self._leading_bos(ids)
-        return RenderedPrompt(ids, text, num_bos, ("double_bos",) if num_bos > 1 else ())
+        warnings = ("double_bos",) if num_bos > 1 else ()
+        return RenderedPrompt(ids, text, num_bos, (*warnings, "truncated_prompt") if was_cut else warnings)
 
     def _given_ids(self, token_ids: Sequence[int]) -> RenderedPrompt:
         for i, token_id in enumerate(token_ids):
@@ -51,14 +60,11 @@ class ChatRenderer:
         ids = list(token_ids)
         return RenderedPrompt(ids, None, self._leading_bos(ids))
 
-    def _raw(self, text: str) -> RenderedPrompt:
+    def _add_bos(self, ids: list[int]) -> None:
         """Raw text gets one BOS where the model wants one, also when the text already spells it."""
-        ids = self._encode(text, "prompt")
         bos = self._tokenizer.bos_token_id
         if self._tokenizer.adds_bos and bos is not None and ids[:1] != [bos]:
             ids.insert(0, bos)
-        num_bos = self._leading_bos(ids)
-        return RenderedPrompt(ids, text, num_bos, ("double_bos",) if num_bos > 1 else ())
 
     def _chat(self, prompt: PromptInput) -> str:
         if self._template is None:

@@ -32,6 +32,30 @@ class RenderedPrompt:
     warnings: tuple[str, ...] = ()  # stable codes, e.g. "double_bos"
 
 
+@dataclass(frozen=True, slots=True)
+class TextLimit:
+    """How long a text may be before it is tokenised: that takes many times its size of memory, all of it for
+    nothing when the text is far beyond the context."""
+
+    max_chars: int
+    may_cut: bool  # truncate_prompt allows it; else the row is refused
+
+    def fitted(self, text: str, field: str) -> tuple[str, bool]:
+        """The text, or both ends of it, and whether it was cut. Raises PromptError."""
+        if len(text) <= self.max_chars:
+            return text, False
+        if not self.may_cut:
+            what = (
+                f"{field} has {len(text):,} characters, more than the {self.max_chars:,} that are tokenised"
+            )
+            raise PromptError("context_overflow", f"{what} for this context; shorten it", field)
+        half = self.max_chars // 2
+        return text[:half] + text[-half:], True
+
+
+NO_TEXT_LIMIT = TextLimit(2**62, False)
+
+
 class PromptError(Exception):
     """This row's prompt cannot be rendered; its neighbours are not affected."""
 
@@ -55,6 +79,6 @@ class Renderer(Protocol):
         """16 hex digits over the template's text and its rendering options."""
         ...
 
-    def render(self, prompt: PromptInput) -> RenderedPrompt:
+    def render(self, prompt: PromptInput, limit: TextLimit = NO_TEXT_LIMIT) -> RenderedPrompt:
         """Raises PromptError when the row cannot be rendered."""
         ...

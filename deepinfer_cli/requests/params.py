@@ -10,11 +10,16 @@ from typing import Any
 
 from deepinfer_cli.config.settings import all_settings
 from deepinfer_cli.requests.ids import SEED_MAX
+from deepinfer_cli.requests.limits import (
+    MAX_LOGIT_BIAS,
+    MAX_STOP_BYTES,
+    MAX_STOP_BYTES_IN_ALL,
+    MAX_STOP_STRINGS,
+    MAX_STOP_TOKEN_IDS,
+    in_short,
+)
 from deepinfer_cli.requests.types import FieldError, SamplingValues
 
-MAX_STOP_STRINGS = 256
-MAX_STOP_BYTES = 4096  # of one stop string, UTF-8
-MAX_LOGIT_BIAS = 10_000
 INT32_MAX = 2**31 - 1
 
 
@@ -25,7 +30,7 @@ class ParamSpec:
 
 
 def _bad(field: str, wanted: str, value: Any) -> FieldError:
-    shown = json.dumps(value, ensure_ascii=False)
+    shown = json.dumps(value[:60] if isinstance(value, str) else value, ensure_ascii=False)
     if len(shown) > 60:
         shown = shown[:57] + "..."
     return FieldError("bad_param", f"{field} must be {wanted}, not {shown}", field)
@@ -83,12 +88,17 @@ def _stop(field: str, value: Any) -> tuple[str, ...]:
             raise FieldError("bad_param", f"{where} must not be empty", where)
         if len(item.encode()) > MAX_STOP_BYTES:
             raise FieldError("bad_param", f"{where} is longer than {MAX_STOP_BYTES} bytes", where)
-    return tuple(dict.fromkeys(items))
+    stops = tuple(dict.fromkeys(items))
+    if sum([len(stop.encode()) for stop in stops]) > MAX_STOP_BYTES_IN_ALL:
+        raise FieldError("bad_param", f"{field} has more than {MAX_STOP_BYTES_IN_ALL} bytes", field)
+    return stops
 
 
 def _token_ids(field: str, value: Any) -> tuple[int, ...]:
     if not isinstance(value, list):
         raise _bad(field, "a list of token ids", value)
+    if len(value) > MAX_STOP_TOKEN_IDS:
+        raise FieldError("bad_param", f"{field} has more than {MAX_STOP_TOKEN_IDS} ids", field)
     one = integer(0, INT32_MAX)
     return tuple(one(f"{field}[{i}]", item) for i, item in enumerate(value))
 
@@ -106,7 +116,7 @@ def _logit_bias(field: str, value: Any) -> tuple[tuple[int, float], ...]:
     amount = number(-100, 100)
     pairs = []
     for key, bias in value.items():
-        where = f"{field}.{key}"
+        where = f"{field}.{in_short(key)}"
         if not (key.isascii() and key.isdigit()) or len(key) > 10 or int(key) > INT32_MAX:
             raise FieldError("bad_param", f"{where}: the key must be a token id", where)
         pairs.append((int(key), amount(where, bias)))
@@ -165,10 +175,12 @@ PARAMS: dict[str, ParamSpec] = {
     ),
     "max_completion_tokens": ParamSpec(_of_setting("max_tokens"), "alias of `max_tokens`"),
     "stop": ParamSpec(_stop, f"string or list of at most {MAX_STOP_STRINGS} strings, none empty"),
-    "stop_token_ids": ParamSpec(_token_ids, "list of token ids"),
+    "stop_token_ids": ParamSpec(_token_ids, f"list of at most {MAX_STOP_TOKEN_IDS} token ids"),
     "logprobs": ParamSpec(_switch_or_count(_TOP), f"true, false, or how many of the best (0 to {_TOP})"),
     "prompt_logprobs": ParamSpec(_switch_or_count(_TOP), f"true, false, or integer from 0 to {_TOP}"),
-    "logit_bias": ParamSpec(_logit_bias, "object of token id to number in [-100, 100]"),
+    "logit_bias": ParamSpec(
+        _logit_bias, f"object of at most {MAX_LOGIT_BIAS} token ids to numbers in [-100, 100]"
+    ),
 }
 SEED = ParamSpec(integer(0, SEED_MAX), f"integer from 0 to {SEED_MAX} (2^63 - 1)")
 

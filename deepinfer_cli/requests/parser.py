@@ -10,6 +10,7 @@ from typing import Any
 from deepinfer_cli.requests import fields as known
 from deepinfer_cli.requests import ids
 from deepinfer_cli.requests.constraint_fields import check_no_constraint
+from deepinfer_cli.requests.limits import check_num_values, in_short
 from deepinfer_cli.requests.params import SEED, check_vocabulary, resolve
 from deepinfer_cli.requests.prompt_fields import prompt_input
 from deepinfer_cli.requests.scan import RowScan, RowTable, scan_row
@@ -37,6 +38,7 @@ _CONSTRAINTS = frozenset(known.CONSTRAINT_FIELDS)
 _ENVELOPE = frozenset(known.ENVELOPE_FIELDS)
 _CHAT_URL, _TEXT_URL = "/v1/chat/completions", "/v1/completions"
 _MAX_WARNED_KEYS = 50
+_MAX_KEY_CHARS = 100  # a longer one is no slip of the pen
 _PARAM_CACHE_ENTRIES = 4096
 _PARAM_CACHE_BYTES = 512  # of raw values; longer sets are resolved anew
 _VALUE_BITS = 39  # of the id table's values: file number above, line below
@@ -54,6 +56,7 @@ _decode = json.JSONDecoder(parse_float=_finite).decode
 
 def decode_value(raw: bytes, field: str) -> Any:
     """A value whose syntax the scanner has already accepted; numbers beyond what can be held are refused."""
+    check_num_values(raw, field)
     try:
         return _decode(raw.decode())
     except ValueError as error:
@@ -271,7 +274,6 @@ class RowParser:
             id_generated=generated,
             metadata_json=metadata,
             columns_json=columns,
-            num_bytes=raw.num_bytes,
             request_hash=ids.request_hash(digest, raw.digest if raw.data is None else raw.data),
             envelope_url=url,
         )
@@ -333,6 +335,7 @@ class RowParser:
             return
         meant = self._meant(name)
         if meant is not None:
+            name = in_short(name)
             message = f"{prefix}{name} is unknown; did you mean {meant}?"
             raise FieldError("unknown_field", message, prefix + name)
         if not prefix and (self._passthrough_all or name in rules.passthrough):
@@ -340,13 +343,14 @@ class RowParser:
         if self._template is not None and not prefix:
             return
         if rules.strict:
+            name = in_short(name)
             raise FieldError("unknown_field", f"{prefix}{name} is unknown (--strict)", prefix + name)
         self._warn_unknown(name)
 
     def _warn_unknown(self, name: str) -> None:
-        if name in self._warned or len(self._warned) > _MAX_WARNED_KEYS:
+        if name[:_MAX_KEY_CHARS] in self._warned or len(self._warned) > _MAX_WARNED_KEYS:
             return
-        self._warned.add(name)
+        self._warned.add(name[:_MAX_KEY_CHARS])
         if len(self._warned) > _MAX_WARNED_KEYS:
             self._warn("unknown", "further unknown keys are ignored without being listed")
             return
@@ -354,6 +358,8 @@ class RowParser:
         self._warn(f"unknown:{shown}", f"unknown key {shown!r} is ignored (--passthrough returns it)")
 
     def _meant(self, name: str) -> str | None:
+        if len(name) > _MAX_KEY_CHARS:
+            return None
         if name not in self._suggestions:
             if len(self._suggestions) > 10_000:  # keys that differ in every row: not worth remembering
                 self._suggestions.clear()
@@ -365,6 +371,7 @@ class RowParser:
         named = decode_value(value, prefix + "model")
         if wanted is None or named is None or named == wanted:
             return
+        named = in_short(str(named))
         if self._rules.strict:
             message = f"{prefix}model is {named!r}, but {wanted!r} is loaded (--strict)"
             raise FieldError("bad_param", message, prefix + "model")

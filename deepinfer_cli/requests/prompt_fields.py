@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from deepinfer_cli.prompts.types import PromptInput
+from deepinfer_cli.requests.limits import in_short
 from deepinfer_cli.requests.params import INT32_MAX, boolean
 from deepinfer_cli.requests.types import FieldError, RowRules
 
@@ -131,7 +132,9 @@ def _text_of_parts(parts: list[Any], where: str) -> str:
         if not isinstance(part, dict) or part.get("type") != "text" or not isinstance(part.get("text"), str):
             kind = part.get("type") if isinstance(part, dict) else None
             reason = (
-                f"parts of type {kind!r} are not supported" if isinstance(kind, str) else "not a text part"
+                f"parts of type {in_short(kind)!r} are not supported"
+                if isinstance(kind, str)
+                else "not a text part"
             )
             raise FieldError("bad_param", f"{where}[{i}]: {reason}", f"{where}[{i}]")
         texts.append(part["text"])
@@ -181,7 +184,9 @@ def _check_tool_choice(choice: Any, names: list[str], field: str) -> None:
         if not isinstance(wanted, str):
             raise _shape(field, '"none", "auto" or {"type": "function", "function": {"name": ...}}')
         if wanted not in names:
-            raise FieldError("bad_param", f"{field} names {wanted!r}, which is not among the tools", field)
+            raise FieldError(
+                "bad_param", f"{field} names {in_short(wanted)!r}, which is not among the tools", field
+            )
     elif choice != "required":
         raise _shape(field, '"none", "auto", "required" or an object that names a function')
     raise FieldError(

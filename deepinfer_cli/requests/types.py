@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 
 from deepinfer_cli.prompts.types import PromptInput
@@ -13,7 +14,8 @@ ERROR_CODES: dict[str, str] = {
     "bad_encoding": "The line is not valid UTF-8.",
     "not_an_object": "The line is JSON, but not an object.",
     "too_deep": "The value is nested deeper than 128 levels.",
-    "row_too_large": "The line is longer than `max_row_bytes`; it was skipped without being held in memory.",
+    "row_too_large": "The line is longer than `max_row_bytes`, and was skipped without being held in memory; "
+    "or it holds more keys or values than are taken.",
     "missing_prompt": "There is no prompt, or nothing is left of it after templating.",
     "unknown_field": "A key is a near miss of a known one (always), or is unknown (under `--strict`).",
     "bad_param": "A known field has a value of the wrong type, out of range, or in conflict with another.",
@@ -105,9 +107,14 @@ class RowIdentity:
     id_generated: bool = False
     metadata_json: str | None = None  # exact JSON text of `metadata`
     columns_json: str | None = None  # object of the columns that --passthrough asks back
-    num_bytes: int = 0  # of the input line, for the look-ahead bound
     request_hash: str = ""  # 16 hex digits over the line and the run's row settings
     envelope_url: str | None = None  # OpenAI batch rows: "/v1/chat/completions" or "/v1/completions"
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory of the row's own words, which stay until its output row is written."""
+        kept = (self.id_json, self.metadata_json, self.columns_json)
+        return sum([sys.getsizeof(text) for text in kept if text is not None])
 
 
 @dataclass(frozen=True, slots=True)

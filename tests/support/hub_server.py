@@ -30,7 +30,15 @@ class Hub:
     ignores_ranges: bool = False
     redirects: bool = False
     unlisted: tuple[str, ...] = ()  # in the listing, but 404
+    stalls: int = 0  # so many transfers still send a part and then nothing
+    answer: bytes | None = None  # the answer to everything, such as a portal's page
+    listing: dict[str, object] | None = None  # in place of the true one
+    elsewhere: str = ""  # files are redirected to this place
+    loops: bool = False  # files are redirected to themselves
+    later: bytes | None = None  # bytes of all files once a transfer broke off
+    released: threading.Event = field(default_factory=threading.Event)  # ends the stalls
     requests: list[tuple[str, str, str]] = field(default_factory=list)  # (method, path, range)
+    tokens: list[str | None] = field(default_factory=list)  # Authorization of each request
     url: str = ""
 
     def num_bytes_asked(self) -> list[str]:
@@ -68,6 +76,9 @@ class _Handler(BaseHTTPRequestHandler):
         hub = self.hub
         path = self.path.partition("?")[0]
         hub.requests.append((self.command, path, self.headers.get("Range", "")))
+        hub.tokens.append(self.headers.get("Authorization"))
+        if hub.answer is not None:
+            return self._send(200, hub.answer, {"Content-Type": "text/html"})
         if hub.status:
             return self._refuse(hub.status, "")
         if hub.gated:
@@ -78,12 +89,17 @@ class _Handler(BaseHTTPRequestHandler):
         if path.startswith(api):
             if path.removeprefix(api) not in (*hub.revisions, hub.commit):
                 return self._refuse(404, "RevisionNotFound")
-            return self._send(200, json.dumps(hub.info()).encode(), {"Content-Type": "application/json"})
+            listing = hub.info() if hub.listing is None else hub.listing
+            return self._send(200, json.dumps(listing).encode(), {"Content-Type": "application/json"})
         for prefix in (f"/{hub.repo}/resolve/{hub.commit}/", "/cdn/"):
             if path.startswith(prefix):
                 name = path.removeprefix(prefix)
                 if name not in hub.files or name in hub.unlisted:
                     return self._refuse(404, "EntryNotFound")
+                if hub.loops:
+                    return self._send(302, b"", {"Location": hub.url + path})
+                if hub.elsewhere:
+                    return self._send(302, b"", {"Location": f"{hub.elsewhere}/cdn/{name}"})
                 if hub.redirects and prefix != "/cdn/":
                     return self._send(302, b"", {"Location": f"{hub.url}/cdn/{name}"})
                 return self._file(hub.files[name], with_body)
@@ -107,7 +123,14 @@ class _Handler(BaseHTTPRequestHandler):
             body = bytes(byte ^ 0x55 for byte in body)
         if with_body and hub.drops:
             hub.drops -= 1
+            if hub.later is not None:
+                hub.files = dict.fromkeys(hub.files, hub.later)
             return self._send(status, body, headers, sent=int(len(body) * hub.drop_share))
+        if with_body and hub.stalls:
+            hub.stalls -= 1
+            self._send(status, body, headers, sent=len(body) // 2)
+            hub.released.wait(60)
+            return None
         return self._send(status, body if with_body else b"", headers, length=len(body))
 
     def _refuse(self, status: int, code: str) -> None:
@@ -144,6 +167,7 @@ def serving(hub: Hub) -> Iterator[Hub]:
     try:
         yield hub
     finally:
+        hub.released.set()
         server.shutdown()
         server.server_close()
         thread.join()

@@ -13,7 +13,7 @@
 
 namespace deepinfer {
 
-enum class RowErrorCode : uint8_t { kNone, kBadJson, kBadEncoding, kNotAnObject, kTooDeep };
+enum class RowErrorCode : uint8_t { kNone, kBadJson, kBadEncoding, kNotAnObject, kTooDeep, kTooLarge };
 const char* row_error_name(RowErrorCode code);  // "bad_json", ...; "" for kNone
 
 struct RowField {
@@ -35,8 +35,8 @@ struct RowScan {
 // the caller's. max_depth: arrays and objects inside each other, the row itself being the first.
 //
 // Refused: everything RFC 8259 does not allow; bytes that are not UTF-8; numbers beyond the range of a
-// double; equal keys in one object, at any depth. Time is O(n log n) in the worst case (one object whose
-// keys all differ), O(n) on rows as they are.
+// double; equal keys in one object, at any depth; more than 10,000 keys of the row's own. Time is O(n log n)
+// in the worst case (one object whose keys all differ), O(n) on rows as they are.
 RowScan scan_row(std::string_view line, int max_depth = 128);
 
 }  // namespace deepinfer

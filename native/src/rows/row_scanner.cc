@@ -1,9 +1,12 @@
 #include "deepinfer/row_scanner.h"
 
 #include "base/json_walk.h"
+#include "deepinfer/status.h"
 
 namespace deepinfer {
 namespace {
+
+constexpr size_t kMaxFields = 10'000;  // each costs its reader much more than its bytes
 
 // Keeps the spans of the row's own values and ignores everything deeper.
 struct SpanCollector {
@@ -11,7 +14,7 @@ struct SpanCollector {
   bool is_object = false;
   int num_open = 0;
 
-  bool wants_more() const { return true; }
+  bool wants_more() const { return fields.size() <= kMaxFields; }
   void key(const JsonString& name) {
     if (num_open != 1) return;
     RowField& field = fields.emplace_back();
@@ -45,7 +48,7 @@ RowErrorCode row_code(JsonFaultKind kind) {
     case JsonFaultKind::kSyntax: return RowErrorCode::kBadJson;
     case JsonFaultKind::kEncoding: return RowErrorCode::kBadEncoding;
     case JsonFaultKind::kTooDeep: return RowErrorCode::kTooDeep;
-    case JsonFaultKind::kTooBig: return RowErrorCode::kBadJson;
+    case JsonFaultKind::kTooBig: return RowErrorCode::kTooLarge;
   }
   return RowErrorCode::kBadJson;
 }
@@ -59,6 +62,7 @@ const char* row_error_name(RowErrorCode code) {
     case RowErrorCode::kBadEncoding: return "bad_encoding";
     case RowErrorCode::kNotAnObject: return "not_an_object";
     case RowErrorCode::kTooDeep: return "too_deep";
+    case RowErrorCode::kTooLarge: return "row_too_large";
   }
   return "";
 }
@@ -70,7 +74,8 @@ RowScan scan_row(std::string_view line, int max_depth) {
   if (!walk.run()) {
     const JsonFault& fault = walk.lexer().fault();
     scan.error = row_code(fault.kind);
-    scan.message = fault.message;
+    scan.message =
+        scan.error == RowErrorCode::kTooLarge ? str_cat("more than ", kMaxFields, " keys") : fault.message;
     scan.column = fault.offset + 1;
   } else if (!collector.is_object) {
     scan.error = RowErrorCode::kNotAnObject;

@@ -1,5 +1,6 @@
 #include "deepinfer/row_scanner.h"
 
+#include "deepinfer/status.h"
 #include "testing.h"
 
 using deepinfer::row_error_name;
@@ -111,11 +112,11 @@ TEST(equal_keys_are_found_at_any_depth) {
 }
 
 TEST(equal_keys_among_many) {
-  std::string line = "{";
+  std::string line = "{\"metadata\":{";
   for (int i = 0; i < 100000; ++i) line += "\"key" + std::to_string(i) + "\":0,";
-  CHECK_EQ(verdict(line + "\"z\":0}"), "ok");
-  CHECK_EQ(verdict(line + "\"key77\":0}"), "bad_json:" + std::to_string(line.size() + 1));
-  CHECK_EQ(verdict(line + "\"\\u006bey77\":0,\"key3\":1}"), "bad_json:" + std::to_string(line.size() + 1));
+  CHECK_EQ(verdict(line + "\"z\":0}}"), "ok");
+  CHECK_EQ(verdict(line + "\"key77\":0}}"), "bad_json:" + std::to_string(line.size() + 1));
+  CHECK_EQ(verdict(line + "\"\\u006bey77\":0,\"key3\":1}}"), "bad_json:" + std::to_string(line.size() + 1));
 }
 
 TEST(depth_is_limited) {
@@ -124,6 +125,14 @@ TEST(depth_is_limited) {
   CHECK_EQ(verdict(nested(3), 2), "too_deep:7");
   CHECK_EQ(verdict("{}", 0), "too_deep:1");
   CHECK_EQ(verdict(std::string(1000000, '[')), "too_deep:129");
+  const auto wide = [](int num_keys) {
+    std::string row = "{\"k\":0";
+    for (int i = 1; i < num_keys; ++i) row += deepinfer::str_cat(",\"k", i, "\":{}");
+    return row + "}";
+  };
+  CHECK_EQ(verdict(wide(10000)), "ok");
+  CHECK_EQ(verdict(wide(10001)).substr(0, 14), "row_too_large:");
+  CHECK_EQ(verdict("{\"k\":" + wide(20000) + "}"), "ok");  // the keys of values are the decoder's affair
 }
 
 TEST(lone_surrogates_are_seen_and_pairs_are_not) {
