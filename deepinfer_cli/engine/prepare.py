@@ -165,7 +165,9 @@ class PromptStage:
         settings = 64 * sum(map(len, params.stop)) + 32 * (
             len(params.stop_token_ids) + len(params.logit_bias)
         )
-        return 4 * num_ids + 8 * tokens + 16 * scores + settings
+        return (
+            8 * num_ids + 8 * tokens + 16 * scores + settings
+        )  # ids: in the request and in its first sample
 
     def token_ids(self, row: RequestRow) -> tuple[list[int], tuple[str, ...]]:
         """(ids, the row's warnings). Raises FieldError when the row cannot run."""
