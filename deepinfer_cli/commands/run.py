@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -45,6 +46,20 @@ def _check_resume(config: RunConfig) -> None:
         )
     if config.output.output in (None, "-"):
         raise UsageError("--resume needs an output file: standard output cannot be read back", "add -o FILE")
+
+
+def _refuse_log_over_rows(config: RunConfig, inputs: list[str]) -> None:
+    """Before the log is opened: even the message that refuses it would be appended."""
+    out = config.output
+    if out.log_file is None:
+        return
+    log = Path(out.log_file)
+    for path in (*inputs, out.output, out.errors, out.run_file):
+        if path is None:
+            continue
+        rows = Path(path)
+        if rows.resolve() == log.resolve() or (rows.exists() and log.exists() and rows.samefile(log)):
+            raise UsageError(f"{log} is both the log file and {path}", "--log-file names another file")
 
 
 def _say_notes(console: Console, notes: tuple[str, ...]) -> None:
@@ -138,6 +153,7 @@ def command(
     console: Console = ctx.obj
     action = _action(dry_run, validate, show_tokens)
     resolved = resolve(flag_uses(ctx), environ=os.environ, config_file=config, profile=profile)
+    _refuse_log_over_rows(resolved.config, prompts or [])
     talk = talk_of(resolved.config)
     console.configure(replace(talk, log_file=None) if print_config else talk)
     _say_notes(console, resolved.notes)

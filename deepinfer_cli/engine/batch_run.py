@@ -39,7 +39,7 @@ from deepinfer_cli.results.manifest import (
     file_digest,
     settings_id,
 )
-from deepinfer_cli.results.output_file import STDOUT, OutputFile
+from deepinfer_cli.results.output_file import STDOUT, STDOUT_NAMES, OutputFile
 from deepinfer_cli.results.sink import RowSink
 from deepinfer_cli.results.types import RowStyle
 
@@ -52,6 +52,8 @@ def run(config: RunConfig, console: Console, sink: RowSink | None = None) -> int
     with ExitStack() as cleanup:
         stop = cleanup.enter_context(StopRequest())
         config = bounded_rows(config)
+        if config.output.output in STDOUT_NAMES:
+            config = config.with_values({"output": STDOUT}, config.origin("output"))
         sources = expand(config.inputs)
         stdout_fd = console.data.fileno() if sink is None and _uses_stdout(config) else None
         if config.action == "run" and sink is None:
@@ -139,10 +141,9 @@ def _saving_rows(stage: outputs.Stage) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        for file in (stage.output, stage.errors):
-            if file is not None:
-                with suppress(OSError, OutputError):
-                    file.close()
+        for file in stage.files:
+            with suppress(OSError, OutputError):
+                file.close()
         raise
 
 
@@ -284,14 +285,13 @@ class _Run:
                         max_open_bytes=open_bytes(self.config.engine.max_memory),
                     )
                     with (
-                        _saving_rows(stage),
                         self._watchdog(engine, loop, run_file).watching() as watchdog,
+                        _saving_rows(stage),
                     ):
                         loop.run(watchdog)
-                        for file in (stage.output, stage.errors):
-                            if file is not None:
-                                watchdog.beat(f"flushing {file.name} to the disk", engine_is_busy=False)
-                                file.close()
+                        for file in stage.files:
+                            watchdog.beat(f"flushing {file.name} to the disk", engine_is_busy=False)
+                            file.close()
                     if self.stop.requested:
                         break
             code, status = self._verdict(reader)

@@ -45,6 +45,10 @@ class Stage:
     output: LineOutput
     errors: LineOutput | None = None
 
+    @property
+    def files(self) -> tuple[LineOutput, ...]:
+        return (self.output,) if self.errors is None else (self.output, self.errors)
+
 
 class Outputs(Protocol):
     """What an attempt writes, and how far earlier attempts came."""

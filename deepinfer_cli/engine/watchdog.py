@@ -71,6 +71,7 @@ class Watchdog:
             yield self
         finally:
             self._ended.set()
+            thread.join(_PATIENCE_S)
 
     def _watch(self) -> None:
         tick = min(self._seconds / _CHECKS, 1.0)

@@ -20,6 +20,8 @@ from deepinfer_cli.results.lock import lock
 _FLUSH_BYTES = 1 << 16
 _MEMBER_SECONDS = 5.0  # a compressed member or frame ends so often that a crash loses little
 STDOUT = "-"
+# Other names of it: opening them would reach what descriptor 1 is by then, which is stderr.
+STDOUT_NAMES = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 
 
 class _Compressor(Protocol):
@@ -102,6 +104,7 @@ class OutputFile:
         self._is_regular = stat.S_ISREG(mode)
         self._num_bytes = info.st_size  # written by completed flushes, earlier attempts included
         self._is_dirty = False  # written to since the last sync
+        self._is_broken = False  # a write failed: whatever came after it would not be in its place
         self._sync_seconds = sync_seconds
         self._next_sync = self._after_pause()
         self.is_pipe = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
@@ -179,11 +182,16 @@ class OutputFile:
         return time.monotonic() + _MEMBER_SECONDS if self._compressor is not None else math.inf
 
     def close(self) -> None:
-        """Flushes; a regular file is on the disk afterwards. The second call does nothing."""
+        """Flushes; a regular file is on the disk afterwards. After a failed write only what was
+        written before it is kept. The second call does nothing."""
         if self._is_closed:
             return
         self._is_closed = True
         try:
+            if self._is_broken:
+                with contextlib.suppress(OSError):
+                    os.fsync(self._fd)
+                return
             self.flush()
             # An empty member says nothing, but a file without any member is no archive.
             if self._compressor is not None and (self._is_dirty or not self._num_bytes):
@@ -205,8 +213,10 @@ class OutputFile:
             try:
                 num_written += os.write(self._fd, view[num_written:])
             except BrokenPipeError:
+                self._is_broken = True
                 raise
             except OSError as error:
+                self._is_broken = True
                 if self._compressor is None:
                     self._cut_back(data.rfind(b"\n", 0, num_written) + 1)
                 raise OutputError(f"cannot write {self.name}: {error.strerror}") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import signal
 import subprocess
 import time
@@ -347,3 +348,57 @@ def test_inputs_that_are_not_there(tmp_path: Path) -> None:
     assert done.code == 2 and "no file matches" in done.stderr
     done = run_fake(tmp_path)
     assert done.code == 2 and "folder" in done.stderr
+
+
+def test_a_file_size_limit_is_an_error_not_a_death(tmp_path: Path) -> None:
+    rows, out = many_rows(tmp_path / "rows.jsonl", 200), tmp_path / "out.jsonl"
+    want = run_fake(rows).stdout
+
+    def limit_files() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+
+    process = start("run", "--model", "fake", rows, "-o", out, preexec_fn=limit_files)
+    _, stderr = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 1
+    assert str(out).encode() in stderr and b"File too large" in stderr
+    left = out.read_bytes()
+    assert 10_000 < len(left) <= 20_000 and want.startswith(left) and left.endswith(b"\n")
+    assert run_fake(rows, "-o", out, "--resume").code == 0
+    assert out.read_bytes() == want
+
+
+def test_a_run_file_that_cannot_be_written_any_more_costs_nothing(tmp_path: Path) -> None:
+    rows, out = many_rows(tmp_path / "rows.jsonl", 20), tmp_path / "out.jsonl"
+    run_file = tmp_path / "out.jsonl.run.json"
+    process = start("run", "--model", SLOW, rows, "-o", out)
+    deadline = time.monotonic() + DEADLINE_S
+    while not run_file.exists() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    run_file.unlink()
+    run_file.mkdir()
+    _, stderr = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 0 and b"warning: cannot write" in stderr
+    assert len(parse_rows(out.read_bytes())) == 20
+
+
+def test_the_same_file_under_other_names_is_refused(tmp_path: Path) -> None:
+    rows = many_rows(tmp_path / "rows.jsonl", 3)
+    before = rows.read_bytes()
+    symlink = tmp_path / "symlink.jsonl"
+    symlink.symlink_to(rows)
+    with rows.open("rb") as file:
+        names = (str(symlink), f"/proc/self/fd/{file.fileno()}", str(tmp_path / "." / "rows.jsonl"))
+        for arguments in (*([rows, "-o", name] for name in names), [symlink, "-o", rows]):
+            process = start("run", "--model", "fake", "--overwrite", *arguments, pass_fds=(file.fileno(),))
+            _, stderr = process.communicate(timeout=DEADLINE_S)
+            assert process.returncode == 2 and b"both input and output" in stderr, arguments
+    for option in ("--errors", "--log-file", "--run-file"):
+        done = run_fake(rows, "-o", tmp_path / "out.jsonl", "--overwrite", option, rows)
+        assert done.code == 2, option
+    assert rows.read_bytes() == before
+
+
+def test_dev_stdout_is_stdout() -> None:
+    plain = run_fake(CASES / "01_plain.jsonl")
+    for name in ("/dev/stdout", "/proc/self/fd/1"):
+        assert run_fake(CASES / "01_plain.jsonl", "-o", name).stdout == plain.stdout
