@@ -2,7 +2,7 @@
 
 Exit codes (docs/reference/cli.md):
     0   everything asked for was done
-    1   fatal while running: engine lost, disk full, out of memory, a cut archive
+    1   fatal while running: engine lost, disk full, out of memory, a hang, a cut archive
     2   refused before any row ran: usage, configuration, input, model file
     3   finished, but some rows (or cells, or samples) failed
     4   `eval --min-score` not reached

@@ -41,7 +41,7 @@ nor carriage returns.
 | Exit code | Meaning |
 | --- | --- |
 | 0 | everything asked for was done |
-| 1 | fatal while running: engine lost, disk full, out of memory, an archive that ends early |
+| 1 | fatal while running: engine lost, disk full, out of memory, a hang, an archive that ends early |
 | 2 | refused before any row ran: usage, configuration, input, model files |
 | 3 | finished, but some rows failed |
 | 4 | a required score was not reached |

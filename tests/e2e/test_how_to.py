@@ -31,6 +31,11 @@ def test_going_on_after_an_interruption(tmp_path: Path) -> None:
     assert [row["id"] for row in parse_rows((tmp_path / "answers.jsonl").read_bytes())] == ["a", "b"]
 
 
+def test_stopping_and_limiting(tmp_path: Path) -> None:
+    assert run_page("stop-and-limit.md", tmp_path) == 2
+    assert len(parse_rows((tmp_path / "answers.jsonl").read_bytes())) == 3
+
+
 def test_running_ones_own_data(tmp_path: Path) -> None:
     rows = [
         {"question": f"Why is the sky {color}?", "topic": "light"}

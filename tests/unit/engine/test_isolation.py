@@ -90,12 +90,12 @@ def test_an_error_says_where(tmp_path: Path) -> None:
 def test_a_tokenizer_that_fails_on_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     render = FakeRenderer.render
 
-    def fails(self: FakeRenderer, prompt: Any) -> Any:
+    def fails(self: FakeRenderer, prompt: Any, *more: Any, **named: Any) -> Any:
         if prompt.text == "row 2":
             raise RecursionError("too far down")
         if prompt.text == "row 3":
             raise MemoryError
-        return render(self, prompt)
+        return render(self, prompt, *more, **named)
 
     monkeypatch.setattr(FakeRenderer, "render", fails)
     rows = [{"id": i, "prompt": f"row {i}", "max_tokens": 1} for i in range(5)]
