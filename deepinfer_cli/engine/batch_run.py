@@ -197,6 +197,7 @@ class _Run:
             parser = prepare.make_parser(config, self.rules, self.console.once, tables)
             target: outputs.Outputs
             attempts: list[dict[str, Any]] = []
+            earlier: dict[str, Any] = {}
             if tables is None:
                 target = outputs.NewOutputs(config, self.console, self.sink, reader, parser)
             else:
@@ -217,6 +218,7 @@ class _Run:
             run_file = RunFile(
                 prepare.run_file_path(config), manifest, attempts, rows_before=target.num_rows_before
             )
+            outputs.say_other_build(self.console, earlier, manifest)
             engine = self._start_engine(cleanup, manifest)
             self._say_header(engine, manifest["numerics"], time.monotonic() - started)
             cleanup.enter_context(self.stop.rows())

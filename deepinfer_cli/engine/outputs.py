@@ -312,6 +312,16 @@ def refuse_other_settings(config: RunConfig, manifest: dict[str, Any], written: 
     )
 
 
+def say_other_build(console: Console, earlier: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
+    """Builds of one numerics version may share an output; who looks for a difference will want to know."""
+    numerics, now = earlier.get("numerics"), manifest["numerics"]["build"]
+    before = numerics.get("build") if isinstance(numerics, dict) else None
+    if isinstance(before, dict) and before != now:
+        version = manifest["numerics"]["version"]
+        shown = f"{before.get('version')} ({before.get('commit')}) -> {now['version']} ({now['commit']})"
+        console.info(f"--resume: another build goes on, of the same numerics version {version}: {shown}")
+
+
 def new_tables() -> tuple[Recorder, Recorder]:
     return Recorder(IdTable()), Recorder(IdTable())
 

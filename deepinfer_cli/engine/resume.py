@@ -22,6 +22,7 @@ from deepinfer_cli.results.ordered import OrderedOutputs
 from deepinfer_cli.results.records import Record
 from deepinfer_cli.results.unordered import FOREIGN, KEPT, RETRYABLE, SEEN, DoneTable, check_of
 
+_decode = json.JSONDecoder().decode  # several times as fast as json.loads on short texts
 _FORCE_HINT = "`--resume --force` runs what changed again; another file with -o keeps both"
 
 
@@ -133,8 +134,8 @@ class Comparer:
         """Where the row stood, as its error says it."""
         line = number = 0
         if record.failed:
-            line, _ = _line_and_message(json.loads(record.fields["error"]))
-            name = json.loads(record.fields.get("source", b"{}")).get("file")
+            line, _ = _line_and_message(_value(record.fields["error"]))
+            name = _value(record.fields.get("source", b"{}")).get("file")
             number = self._file_names.index(name) if name in self._file_names else 0
         return RowIdentity(record.index, line, number, record.id_json.decode())
 
@@ -246,6 +247,10 @@ def _shown(id_json: str) -> str:
     return id_json if len(id_json) <= 80 else id_json[:77] + "..."
 
 
+def _value(text: bytes) -> Any:
+    return _decode(text.decode())
+
+
 def _line_and_message(error: Mapping[str, Any]) -> tuple[int, str]:
     """Of an error row; in OpenAI's shape the line stands in the message."""
     message = str(error.get("message", ""))
@@ -260,17 +265,28 @@ def count_kept(
     counters: Counters, identity: RowIdentity, record: Record, file_names: tuple[str, ...]
 ) -> None:
     """A row of an earlier attempt, counted as if this one had run it."""
+    try:
+        _count(counters, identity, record, file_names)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        where = f"the row with index {record.index} and id {_shown(record.id_json.decode())}"
+        raise InputError(
+            f"--resume: {where} is not as deepinfer writes it", "the file is left as it is"
+        ) from None
+
+
+def _count(counters: Counters, identity: RowIdentity, record: Record, file_names: tuple[str, ...]) -> None:
     fields = record.fields
-    warnings = json.loads(fields.get("warnings", b"[]"))
-    counters.by_warning.update(warning["code"] for warning in warnings)
+    warnings = fields.get("warnings", b"[]")
+    if warnings != b"[]":
+        counters.by_warning.update([warning["code"] for warning in _value(warnings)])
     if record.failed:
-        error = json.loads(fields["error"])
+        error = _value(fields["error"])
         code = error["code"] if error.get("code") in ERROR_CODES else "engine_error"
         counters.add_failure(identity, RowError(code, _line_and_message(error)[1]), file_names)
         return
     counters.num_ok += 1
-    samples = json.loads(fields.get("outputs") or fields["choices"])
-    counters.by_finish.update(sample["finish_reason"] for sample in samples)
-    usage = json.loads(fields["usage"])
+    for sample in _value(fields.get("outputs") or fields["choices"]):
+        counters.by_finish[sample["finish_reason"]] += 1
+    usage = _value(fields["usage"])
     counters.num_kept_prompt_tokens += usage["prompt_tokens"]
     counters.num_kept_output_tokens += usage["completion_tokens"]

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 
-from deepinfer_cli.errors import InputError
+from deepinfer_cli.errors import InputError, ResourceError
 from deepinfer_cli.results.durable import rename_over
 from deepinfer_cli.results.ordered import OutputPaths
 from deepinfer_cli.results.output_file import OutputFile
@@ -23,6 +23,7 @@ from deepinfer_cli.results.stored import StoredRows, beside
 _SLOT = struct.Struct("<QQB")  # check; where: file number and line; state
 _LINE_BITS = 56
 _MAX_SLOTS = 1 << 33
+_NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0)
 
 PRESENT, RETRYABLE, FOREIGN, SEEN, KEPT = 1, 2, 4, 8, 16  # state; FOREIGN: written with other settings
 
@@ -48,7 +49,8 @@ class DoneTable:
         self._settings = settings
         self._shard = shard or (0, 1)
         self._old_lines = dict(old_lines or {})  # lines of each file that earlier attempts wrote
-        self._memory = mmap.mmap(-1, _SLOT.size << 10)  # zeros cost nothing until they are written
+        # Zeros that cost nothing until they are written. Private: a shared mapping cannot grow.
+        self._memory = mmap.mmap(-1, _SLOT.size << 10, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
         self.num_present = 0
         self.num_seen = 0
         self.needs_rewrite = False  # an index stands twice, or a row is in the wrong file or behind lost ones
@@ -93,7 +95,10 @@ class DoneTable:
             raise InputError(f"--resume: {path} holds a row with index {index}, which {why}")
         offset = slot * _SLOT.size
         if offset + _SLOT.size > len(self._memory):
-            self._memory.resize(max(2 * len(self._memory), offset + _SLOT.size))
+            try:
+                self._memory.resize(max(2 * len(self._memory), offset + _SLOT.size))
+            except OSError:
+                raise ResourceError(f"--resume: no memory for a table of {slot:,} rows of {path}") from None
         return offset
 
     @staticmethod
