@@ -16,7 +16,7 @@ from deepinfer_cli.config.run_config import Origin, RunConfig
 from deepinfer_cli.config.settings import PROFILES_KEY, aliases, all_settings, suggestion
 from deepinfer_cli.config.spec import Setting
 from deepinfer_cli.config.values import check_value, read_scalar
-from deepinfer_cli.errors import ConfigError, UsageError
+from deepinfer_cli.errors import ConfigError, UsageError, in_short
 
 if TYPE_CHECKING:
     from deepinfer_cli.config.yaml_source import YamlSettings
@@ -70,7 +70,9 @@ def _repeated(spec: Setting, texts: Sequence[str], where: str) -> Any:
         pairs = [text.partition("=") for text in texts]
         for token, equals, _ in pairs:
             if not equals:
-                raise ConfigError(f"{where} takes TOKEN_ID=BIAS, got {token!r}", f"{where} 50256=-100")
+                raise ConfigError(
+                    f"{where} takes TOKEN_ID=BIAS, got {in_short(token)!r}", f"{where} 50256=-100"
+                )
         return {token: read_scalar(spec, bias).value for token, _, bias in pairs}
     if spec.kind == "integers":
         return [read_scalar(spec, text).value for text in texts]
@@ -88,10 +90,10 @@ def split_assignment(text: str) -> tuple[Setting, str]:
     """(setting, text of the value) of the argument of --set."""
     written, equals, value = text.partition("=")
     if not equals:
-        raise UsageError(f"--set takes KEY=VALUE, got {text!r}", "--set temperature=0.2")
+        raise UsageError(f"--set takes KEY=VALUE, got {in_short(text)!r}", "--set temperature=0.2")
     key = aliases().get(written.strip(), written.strip())
     if key not in all_settings():
-        raise UsageError(f"--set names an unknown setting {written!r}", suggestion(written))
+        raise UsageError(f"--set names an unknown setting {in_short(written)!r}", suggestion(written[:100]))
     return all_settings()[key], value
 
 

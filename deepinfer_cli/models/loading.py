@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from deepinfer_cli.config.run_config import RunConfig
-from deepinfer_cli.errors import EXIT_REFUSED, ModelError, ResourceError
+from deepinfer_cli.errors import EXIT_REFUSED, ModelError, ResourceError, in_short
 from deepinfer_cli.models.families import Family, family_of_config, family_of_gguf, supported_text
 from deepinfer_cli.models.fit import (
     WORKING_BYTES,
@@ -64,7 +64,8 @@ class FileModel:
             self.generation_defaults: Mapping[str, Any] = self._find_generation_defaults()
             template = self._load_template(config.model.chat_template)
         except TokenizerError as error:
-            raise ModelError(f"{self.name}: {error}", "--tokenizer names another one") from error
+            what = f"{self.name}: {in_short(str(error))}"
+            raise ModelError(what, "--tokenizer names another one") from error
         self.tokenizer.pad_to(vocab_size or 0)
         self.renderer = ChatRenderer(self.tokenizer, template, vocab_size or self.tokenizer.vocab_size)
 
@@ -143,7 +144,8 @@ class FileModel:
             name = names[0] if isinstance(names, list) and names else None
             family = family_of_config([str(name)])
         if family is None:
-            what = f"the architecture {name} is not supported" if name else "no architecture is named"
+            named = in_short(str(name)) if name else ""
+            what = f"the architecture {named} is not supported" if named else "no architecture is named"
             raise ModelError(f"{self._where.path}: {what}", f"supported: {supported_text()}")
         return family
 

@@ -27,8 +27,8 @@ def check_num_values(raw: bytes, field: str) -> None:
         return
     if _separators(raw) <= most:
         return
-    num_strings = (raw.count(b'"') - raw.count(b'\\"')) // 2  # one or two for each member or element
-    if num_strings > 2 * most or _separators(_STRING.sub(b"", raw)) > most:
+    num_strings = (raw.count(b'"') - raw.count(b'\\"')) // 2  # keys and values
+    if num_strings > most or _separators(_STRING.sub(b"", raw)) > most:
         raise FieldError("row_too_large", f"{field} has more than {most:,} values", field)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from deepinfer_cli.tokenizer.gguf_pieces import piece_bytes
 from deepinfer_cli.tokenizer.library import LibraryTokenizer, TokenizerError, library_panics
 
 MAX_TOKENIZER_BYTES = 1 << 27  # the largest published ones have 35 MB
+_SURROGATE = re.compile("[\ud800-\udfff]")
 MAX_JSON_BYTES = 1 << 24  # of the small files around it
 MAX_TOKEN_ID = 1 << 21  # the table has an entry for every id below the largest
 
@@ -108,7 +110,7 @@ def spelling_of(token: Any) -> str | None:
     """Special tokens are given as a string, or as an object with the string in `content`."""
     if isinstance(token, Mapping):
         token = token.get("content")
-    return token if isinstance(token, str) and token else None
+    return token if isinstance(token, str) and token and not _SURROGATE.search(token) else None
 
 
 def _byte_table(backend: Any, path: Path) -> tuple[list[bytes], list[bool]]:

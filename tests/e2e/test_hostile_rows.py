@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+import resource
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.support.runs import CASES, run_fake, write_rows
+from tests.support.runs import CASES, command, environment, parse_rows, run_fake, write_rows
 
 SEED_FILES = sorted(CASES.glob("[01]*.jsonl")) + sorted(CASES.glob("2[01]*.jsonl"))
 INTERESTING = (
@@ -139,3 +141,69 @@ def test_bombs(tmp_path: Path) -> None:
         done = run_fake(path, str(CASES / "02_bom.jsonl"))
         assert [row["status"] for row in done.rows] == ["error", "ok", "ok"]
         assert json.dumps(done.rows[0]["error"]).count("row_too_large") == 1
+
+
+MIB = 1 << 20
+# About 10 MB each: rows of which a short text makes much memory. [what is wrong, code, row]
+LARGE = {
+    "text": ("context_overflow", b'{"prompt": "' + b"a b " * (2 * MIB) + b'"}'),
+    "chat": (
+        "context_overflow",
+        b'{"messages": [{"role": "user", "content": "' + b"a b " * (2 * MIB) + b'"}]}',
+    ),
+    "ids": ("row_too_large", b'{"prompt_token_ids": [' + b"0," * (5 * MIB) + b"0]}"),
+    "messages": (
+        "row_too_large",
+        b'{"messages": ['
+        + b'{"role":"user","content":""},' * (350 * 1024)
+        + b'{"role":"user","content":""}]}',
+    ),
+    "tools": (
+        "row_too_large",
+        b'{"messages": [{"role": "user", "content": "x"}], "tools": [' + b"{}," * (3 * MIB) + b"{}]}",
+    ),
+    "keys": ("row_too_large", b"{" + b",".join(b'"q%x":0' % i for i in range(MIB)) + b', "prompt": "x"}'),
+    "stop ids": ("row_too_large", b'{"prompt": "x", "stop_token_ids": [' + b"1," * (4 * MIB) + b"1]}"),
+    "stops": ("bad_param", json.dumps({"prompt": "x", "stop": [f"s{i}" for i in range(100_000)]}).encode()),
+    "long stops": (
+        "bad_param",
+        json.dumps({"prompt": "x", "stop": [f"{i}" * 1000 for i in range(99)]}).encode(),
+    ),
+    "biases": (
+        "bad_param",
+        json.dumps({"prompt": "x", "logit_bias": {str(i): 1 for i in range(300_000)}}).encode(),
+    ),
+    "scores": ("bad_param", b'{"prompt": "x", "n": 10000, "max_tokens": 4000, "top_logprobs": 100}'),
+    "outputs": ("bad_param", b'{"prompt": "x", "n": 10000, "max_tokens": 4000}'),
+    "key": ("", b'{"prompt": "x", "max_tokens": 1, "temperature' + b" " * (10 * MIB) + b'": 0}'),
+    "metadata": ("", b'{"prompt": "x", "max_tokens": 1, "metadata": [' + b"[]," * (3 * MIB) + b"[]]}"),
+    "id": ("", b'{"prompt": "x", "max_tokens": 1, "id": "' + b"i" * (10 * MIB) + b'"}'),
+}
+
+
+def test_rows_that_decode_to_much_more_than_their_text() -> None:
+    """Each becomes an error row, or an ok one, in a process that may not take 300 MB; neighbours stay."""
+    neighbour = b'{"prompt": "n", "seed": 1, "max_tokens": 2}'
+    lines = [neighbour, *(line for _, line in LARGE.values()), neighbour]
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_DATA, (300 * MIB, 300 * MIB))
+
+    done = subprocess.run(
+        command("run", "--model", "fake", "-"),
+        input=b"\n".join(lines),
+        capture_output=True,
+        env=environment(),
+        preexec_fn=limited,
+        timeout=600,
+    )
+    assert len(done.stderr) < 20_000, done.stderr[:2000]
+    rows = parse_rows(done.stdout)
+    found = {
+        name: (row["error"]["code"] if row["status"] == "error" else "")
+        for name, row in zip(LARGE, rows[1:-1], strict=True)
+    }
+    assert found == {name: code for name, (code, _) in LARGE.items()}
+    assert [row["status"] for row in (rows[0], rows[-1])] == ["ok", "ok"]
+    assert rows[0]["outputs"] == rows[-1]["outputs"]
+    assert all(len(row["error"]["message"]) < 400 for row in rows if row["status"] == "error")
