@@ -309,6 +309,7 @@ class Engine:
         max_finished: int = 1024,
         eos_token_ids: list[int] = ...,
         debug_preempt_every: int = 0,
+        debug_busy_wait: float = 0.0,
         debug_checks: bool = False,
     ) -> None: ...
     # False = the waiting queue is full: poll, then try again. NativeError bad_request = it can never run.

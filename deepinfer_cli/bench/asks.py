@@ -35,8 +35,10 @@ class SyntheticAsks:
 
     expects_lengths = True
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, salt: str = "") -> None:
+        """`salt`: makes the prompts of one run unlike those of another with the same seed."""
         self._tokenizer = tokenizer
+        self._salt = salt
         self._makers: dict[int, PromptMaker] = {}
 
     def asks(self, cell: Cell, repetition: int) -> list[Ask]:
@@ -57,7 +59,7 @@ class SyntheticAsks:
         params = SamplingValues(
             temperature=load.temperature, max_tokens=output_len, min_tokens=output_len, ignore_eos=True
         )
-        return Ask(self._makers[load.seed].prompt(name, load.input_len), params, load.seed)
+        return Ask(self._makers[load.seed].prompt(self._salt + name, load.input_len), params, load.seed)
 
 
 class RowAsks:

@@ -63,7 +63,7 @@ def _is_dirty() -> bool | None:
     return bool(done.stdout.strip())
 
 
-def identity(model: LoadedModel, build: Mapping[str, Any], sweep: Sweep) -> dict[str, Any]:
+def identity(model: LoadedModel, build: Mapping[str, Any], sweep: Sweep, peer: str | None) -> dict[str, Any]:
     """What a cell's key covers beside its load: the same key is the same measurement."""
     slo = {name: getattr(sweep.slo, name) for name in ("ttft_ms", "tpot_ms", "e2e_ms")}
     return {
@@ -74,6 +74,7 @@ def identity(model: LoadedModel, build: Mapping[str, Any], sweep: Sweep) -> dict
         "cores": machine.num_cores(),
         "slo": slo,
         "price_per_hour": sweep.price_per_hour,
+        **({} if peer is None else {"peer": peer}),
     }
 
 

@@ -31,6 +31,7 @@ _GROUPS: Final[Mapping[str, str]] = {
     "roofline": "Beside the machine's limits",
     "memory": "Memory",
     "energy": "Energy",
+    "peer": "The peer of --against",
     "conditions": "Conditions",
 }
 

@@ -8,6 +8,7 @@ The data model, and with it the schema of `cells.json`:
            "status": "ok" | "failed" | "skipped", "reason": str | null,
            "values": nested medians over repetitions (bench/fields.py),
            "statistics": {"repetitions", "median", "low", "high", "relative_width", "converged", "notes"},
+           "against": {"wall": ratio, "cpu": ratio, "num_failed", "error"} | null,
            "output_hash": str | null, "finish_reasons": {...},
            "repetitions": [nested values of each, ...]}
 
@@ -27,6 +28,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from deepinfer_cli.bench.fields import FIELDS, PRIMARY, nested, value_at
+from deepinfer_cli.bench.pairs import pair_ratios
 from deepinfer_cli.bench.spec import Cell
 from deepinfer_cli.errors import InputError, OutputError
 from deepinfer_cli.stats.bootstrap import median_estimate
@@ -78,6 +80,7 @@ class CellResult:
             "reason": self.failure if self.status == "failed" else self._why_skipped(),
             "values": nested(medians),
             "statistics": self._statistics() if is_ok else None,
+            "against": self._against() if is_ok else None,
             "output_hash": self._output_hash(),
             "finish_reasons": self._finish_reasons(),
             "repetitions": self.repetitions,
@@ -107,6 +110,18 @@ class CellResult:
             "relative_width": None if math.isinf(width) else width,
             "converged": width <= CONVERGED_WIDTH,
             "notes": notes,
+        }
+
+    def _against(self) -> dict[str, Any] | None:
+        """Ratios to the peer, pair by pair; None when there was none."""
+        parts = [r["peer"] for r in self.repetitions if r.get("peer")]
+        if not parts:
+            return None
+        errors = [str(p["error"]) for p in parts if "error" in p]
+        return {
+            **pair_ratios(self.repetitions),
+            "num_failed": len(errors),
+            "error": errors[-1] if errors else None,
         }
 
     def _hashes(self) -> list[str]:

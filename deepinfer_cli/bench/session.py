@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from deepinfer_cli.bench.against import LivePeer, PeerFailed
 from deepinfer_cli.bench.asks import AskSource
-from deepinfer_cli.bench.measure import CellFailed, Measurement, Stopped
+from deepinfer_cli.bench.measure import Ask, CellFailed, Measurement, Stopped
 from deepinfer_cli.bench.record import CONVERGED_WIDTH, CellResult, Journal
 from deepinfer_cli.bench.spec import Cell, Slo
 from deepinfer_cli.bench.work import model_work
@@ -61,9 +62,11 @@ class Session:
     journal: Journal
     progress: Progress
     is_stopped: Callable[[], bool]
+    peer: LivePeer | None = None
     order: str = "interleaved"
     load_seconds: float = 0.0
     is_out_of_time: bool = False
+    peer_failure: str | None = None
     facts: dict[str, Any] = field(default_factory=dict)  # of the last engine: numerics, threads, KV pool
     _deadline: float | None = None
     _costs: dict[str, float] = field(default_factory=dict)  # seconds of a cell's last repetition
@@ -168,7 +171,24 @@ class Session:
             is_stopped=self.is_stopped,
             expects_lengths=self.asks.expects_lengths,
         )
-        return measurement.run(self.asks.asks(cell, number), self.asks.warmup(cell, number))
+        asks, warmup = self.asks.asks(cell, number), self.asks.warmup(cell, number)
+        if self.peer is None:
+            return measurement.run(asks, warmup)
+        theirs = self._peer(cell, asks, warmup) if number % 2 else None
+        values = measurement.run(asks, warmup)
+        return {**values, "peer": theirs if theirs is not None else self._peer(cell, asks, warmup)}
+
+    def _peer(self, cell: Cell, asks: Sequence[Ask], warmup: Sequence[Ask]) -> dict[str, Any]:
+        """The peer's turn. Once it is dead our own numbers go on, and the reason stays beside them."""
+        assert self.peer is not None
+        if self.peer_failure is not None:
+            return {"error": self.peer_failure}
+        try:
+            return self.peer.measure(asks, warmup, cell.load.concurrency)
+        except PeerFailed as error:
+            if not self.peer.is_alive:
+                self.peer_failure = str(error)
+            return {"error": str(error)}
 
     def _check_context(self, cell: Cell, model: LoadedModel) -> None:
         if cell.rows is not None:

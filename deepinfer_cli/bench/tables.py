@@ -57,7 +57,7 @@ def row_of(cell: Mapping[str, Any], keys: Sequence[str], fields: Sequence[Field]
         return [*words, *[""] * (len(fields) + 1), f"{_MARKS[cell['status']]}: {cell['reason']}"]
     width = stats["relative_width"]
     spread = "" if width is None else f"± {100 * width:.1f} %"
-    notes = list(stats["notes"])
+    notes = [*_against_words(cell["against"]), *stats["notes"]]
     if not stats["converged"]:
         notes.insert(0, "not converged")
     return [
@@ -66,6 +66,22 @@ def row_of(cell: Mapping[str, Any], keys: Sequence[str], fields: Sequence[Field]
         spread,
         "; ".join(notes),
     ]
+
+
+def _against_words(against: Mapping[str, Any] | None) -> list[str]:
+    """The ratios to the peer: above 1, this engine is faster."""
+    if against is None:
+        return []
+    words = []
+    for name, clock in (("wall", "wall time"), ("cpu", "CPU time")):
+        ratio = against[name]
+        if ratio is not None:
+            words.append(
+                f"{ratio['median']:.2f}x the peer by {clock} [{ratio['low']:.2f}, {ratio['high']:.2f}]"
+            )
+    if against["error"] is not None:
+        words.append(f"peer failed {against['num_failed']} times: {against['error']}")
+    return words
 
 
 def head_of(keys: Sequence[str], fields: Sequence[Field]) -> list[str]:
@@ -159,6 +175,9 @@ def flat_row(cell: Mapping[str, Any]) -> dict[str, Any]:
     stats = cell["statistics"] or {}
     for name in ("repetitions", "low", "high", "relative_width", "converged"):
         row[f"statistics.{name}"] = stats.get(name)
+    for name in ("wall", "cpu"):
+        ratio = (cell["against"] or {}).get(name) or {}
+        row |= {f"against.{name}.{part}": ratio.get(part) for part in ("median", "low", "high", "num_pairs")}
     row |= {spec.path: value_at(cell["values"], spec.path) for spec in FIELDS}
     return row | {"output_hash": cell["output_hash"]}
 

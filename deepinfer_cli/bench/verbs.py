@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import sys
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from typing import Any, Final
 
 from deepinfer_cli.bench import folder as folders
 from deepinfer_cli.bench import header as headers
+from deepinfer_cli.bench.against import LivePeer, check_peer, peer_model
 from deepinfer_cli.bench.asks import AskSource, RowAsks, SyntheticAsks, read_rows, rows_digest
 from deepinfer_cli.bench.record import CellResult, Journal, as_document, read_journal, restore
 from deepinfer_cli.bench.session import BUDGET_S, Effort, Session
@@ -60,6 +62,8 @@ class Options:
     overwrite: bool = False
     dry_run: bool = False
     force: bool = False
+    against: str | None = None
+    peer_model: str | None = None
 
 
 # ---- reading flags -----------------------------------------------------------------------------------------
@@ -195,6 +199,8 @@ def kernels(config: RunConfig, options: Options, console: Console) -> int:
 def measure(config: RunConfig, options: Options, console: Console) -> int:
     """Measures a point or a sweep; the exit code."""
     sweep = _sweep(options)
+    if options.against is not None:
+        check_peer(options.against)
     folder = _folder(config, options)
     if folder is not None and not options.dry_run:
         folders.check_folder(folder, resume=options.resume, overwrite=options.overwrite)
@@ -206,9 +212,31 @@ def measure(config: RunConfig, options: Options, console: Console) -> int:
         return _dry_run(cells, sweep, model, console)
     build = headers.build_identity()
     head = headers.new_header(config, model, sweep, cells, build, _command())
-    identity = headers.identity(model, build, sweep)
-    run = _Run(config, options, console, sweep, asks, folder, head)
-    return run.run([CellResult(cell, cell.key(identity)) for cell in cells], model)
+    with ExitStack() as cleanup:
+        peer = _peer(config, options, cells, model, cleanup)
+        described = None if peer is None else f"{peer.name}: {peer.description}"
+        head["against"] = described
+        identity = headers.identity(model, build, sweep, described)
+        run = _Run(config, options, console, sweep, asks, folder, head, peer)
+        return run.run([CellResult(cell, cell.key(identity)) for cell in cells])
+
+
+def _peer(
+    config: RunConfig, options: Options, cells: Sequence[Cell], model: LoadedModel, cleanup: ExitStack
+) -> LivePeer | None:
+    """The engine to measure beside ours, loaded; None when nobody asked for one."""
+    if options.against is None:
+        return None
+    if options.rows is not None:
+        raise UsageError("--against needs prompts that are made; rows of --from end where they like")
+    if len({cell.engine.threads for cell in cells}) > 1:
+        raise UsageError("--against gives the peer one number of threads", "leave threads out of the sweep")
+    from deepinfer_cli.engine.native import num_threads
+
+    files = getattr(getattr(model, "file", None), "files", ())
+    file = Path(files[0]) if files else None
+    named = peer_model(options.against, options.peer_model, file)
+    return cleanup.enter_context(LivePeer(options.against, named, num_threads(cells[0].engine.threads)))
 
 
 def _form(console: Console, options: Options) -> str:
@@ -274,7 +302,9 @@ def _asks(
 ) -> tuple[AskSource, Sweep, str | None]:
     """Who makes the requests, the sweep as that allows it, and what identifies the user's rows."""
     if options.rows is None:
-        return SyntheticAsks(model.tokenizer), sweep, None
+        # A server may remember the prompts of an earlier run; the engine here starts empty.
+        salt = uuid.uuid4().hex if (options.against or "").startswith("http") else ""
+        return SyntheticAsks(model.tokenizer, salt), sweep, None
     from deepinfer_cli.engine.native import context_limit
 
     for key in SYNTHETIC_KEYS:
@@ -321,8 +351,9 @@ class _Run:
     asks: AskSource
     folder: Path | None
     header: Mapping[str, Any]
+    peer: LivePeer | None
 
-    def run(self, results: list[CellResult], model: LoadedModel) -> int:
+    def run(self, results: list[CellResult]) -> int:
         console = self.console
         if self.options.resume and self.folder is not None:
             self._restore(results)
@@ -346,6 +377,7 @@ class _Run:
                 journal=journal,
                 progress=progress,
                 is_stopped=lambda: stop.requested,
+                peer=self.peer,
             )
             self._say_start(results, effort)
             session.run()

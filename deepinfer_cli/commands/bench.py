@@ -125,6 +125,22 @@ def _command(
     dry_run: Annotated[
         bool, _option("--dry-run", "List the cells and an estimate of the time; runs nothing")
     ] = False,
+    against: Annotated[
+        str | None,
+        _option(
+            "--against",
+            "A peer on the same prompts, in turns: llama.cpp, openvino, or an OpenAI-compatible server",
+            metavar="llama.cpp|openvino|URL",
+        ),
+    ] = None,
+    peer_model_: Annotated[
+        str | None,
+        _option(
+            "--peer-model",
+            "The peer's model: another GGUF file, an OpenVINO folder, or the server's name of it",
+            metavar="FILE|DIR|NAME",
+        ),
+    ] = None,
     force: Annotated[
         bool, _option("--force", "compare: also what may not be compared, with the reasons")
     ] = False,
@@ -163,6 +179,8 @@ def _command(
         overwrite=overwrite,
         dry_run=dry_run,
         force=force,
+        against=against,
+        peer_model=peer_model_,
     )
     return verbs.dispatch(resolved.config, options, console)
 

@@ -26,6 +26,7 @@ PROCESS_VARIABLES: Final[tuple[Variable, ...]] = (
     ),
     Variable(PROFILE_VARIABLE, "Profile of the config file to use when --profile is not given"),
     Variable("DEEPINFER_CACHE", "Folder for downloaded models; default ~/.cache/deepinfer"),
+    Variable("DEEPINFER_LLAMA_CPP", "libllama.so for `bench --against llama.cpp`"),
     Variable("DEEPINFER_JUDGE_API_KEY", "Key for the endpoint of `eval --judge URL`"),
     Variable("DEEPINFER_DEBUG", "Not empty: show a traceback with an error"),
 )

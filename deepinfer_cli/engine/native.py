@@ -62,7 +62,9 @@ class NativeEngine:
         max_context: int,
         max_tokens_cap: int,
         max_row_bytes: int = 0,  # where rows come from outside
+        busy_wait: float = 0.0,
     ) -> None:
+        """busy_wait: share of its time by which each step is drawn out, to test what measures speed."""
         self._max_tokens_cap = max_tokens_cap
         self._pool = _native.ThreadPool(num_threads(settings.threads))
         self._executor = model.make_executor(self._pool)
@@ -89,6 +91,7 @@ class NativeEngine:
             prefix_cache=settings.prefix_cache,
             max_waiting=MAX_WAITING,
             eos_token_ids=list(model.eos_token_ids),
+            debug_busy_wait=busy_wait,
         )
         self._sampling: dict[SamplingValues, _native.SamplingParams] = {}
 

@@ -346,7 +346,7 @@ void init_engine(PyEngine* self, Executor& executor, ThreadPool& pool, std::shar
                  std::vector<int32_t> num_blocks, int32_t max_num_seqs, int32_t max_step_tokens,
                  int32_t prefill_chunk, int32_t max_context, bool prefix_cache, int32_t max_waiting,
                  int32_t max_finished, std::vector<int32_t> eos_token_ids, int32_t debug_preempt_every,
-                 bool debug_checks) {
+                 double debug_busy_wait, bool debug_checks) {
   EngineConfig config;
   config.num_blocks = std::move(num_blocks);
   config.max_num_seqs = max_num_seqs;
@@ -358,6 +358,7 @@ void init_engine(PyEngine* self, Executor& executor, ThreadPool& pool, std::shar
   config.max_finished = max_finished;
   config.eos_token_ids = std::move(eos_token_ids);
   config.debug_preempt_every = debug_preempt_every;
+  config.debug_busy_wait = debug_busy_wait;
   config.debug_checks = debug_checks;
   new (self) PyEngine(executor, pool, std::move(tokens), std::move(config));
 }
@@ -376,7 +377,7 @@ void bind_engine(nb::module_& m) {
            "max_context"_a = defaults.max_context, "prefix_cache"_a = defaults.prefix_cache,
            "max_waiting"_a = defaults.max_waiting, "max_finished"_a = defaults.max_finished,
            "eos_token_ids"_a = nb::list(), "debug_preempt_every"_a = defaults.debug_preempt_every,
-           "debug_checks"_a = defaults.debug_checks)
+           "debug_busy_wait"_a = defaults.debug_busy_wait, "debug_checks"_a = defaults.debug_checks)
       .def("try_submit", &PyEngine::try_submit, "request"_a)
       .def("poll", &PyEngine::poll, "max"_a, "timeout_s"_a)
       .def(

@@ -10,12 +10,13 @@ import pytest
 
 from deepinfer_cli.bench import session as sessions
 from deepinfer_cli.bench.asks import SyntheticAsks
-from deepinfer_cli.bench.measure import Stopped
+from deepinfer_cli.bench.measure import Measurement, Stopped
 from deepinfer_cli.bench.record import CellResult, Journal, as_document, read_journal, restore
 from deepinfer_cli.bench.session import MAX_REPETITIONS, MIN_REPETITIONS, Effort, Session
 from deepinfer_cli.bench.spec import Slo, Sweep
 from deepinfer_cli.config.run_config import RunConfig
 from deepinfer_cli.console import Console, Talk
+from deepinfer_cli.engine.native import NativeEngine
 from deepinfer_cli.models.fake import FakeModel, FakeTokenizer
 from deepinfer_cli.progress import Progress
 
@@ -71,6 +72,20 @@ def test_concurrency_changes_no_answer() -> None:
         results = results_of(Sweep({}, {**SMALL, "concurrency": concurrency, "temperature": 1.0}))
         make(results, Effort(1, None)).run()
         hashes.add(results[0].repetitions[0]["correctness"]["output_hash"])
+    assert len(hashes) == 1
+
+
+def test_drawn_out_steps_change_no_answer() -> None:
+    (cell,) = Sweep({}, SMALL).cells(RunConfig().engine)
+    asks, hashes = SyntheticAsks(FakeTokenizer()), set()
+    for busy_wait in (0.0, 0.5):
+        engine = NativeEngine(
+            FakeModel(), cell.engine, max_context=256, max_tokens_cap=16, busy_wait=busy_wait
+        )
+        measurement = Measurement(engine, cell, None, Slo(), None, is_stopped=lambda: False)
+        values = measurement.run(asks.asks(cell, 0), asks.warmup(cell, 0))
+        hashes.add(values["correctness"]["output_hash"])
+        engine.close()
     assert len(hashes) == 1
 
 

@@ -86,6 +86,9 @@ _SIGNATURES: Final[dict[str, tuple[Any, list[Any]]]] = {
     "llama_batch_free": (None, [_Batch]),
     "llama_decode": (ctypes.c_int32, [ctypes.c_void_p, _Batch]),
     "llama_synchronize": (None, [ctypes.c_void_p]),
+    "llama_sampler_init_greedy": (ctypes.c_void_p, []),
+    "llama_sampler_sample": (ctypes.c_int32, [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32]),
+    "llama_sampler_free": (None, [ctypes.c_void_p]),
     "llama_get_logits_ith": (ctypes.POINTER(ctypes.c_float), [ctypes.c_void_p, ctypes.c_int32]),
 }
 
@@ -120,7 +123,7 @@ def _load(library: Path) -> ctypes.CDLL:
 
 
 class LlamaCpp:
-    """One model and one context. Tokens in, logits out; nothing is sampled here."""
+    """One model and one context. Tokens in, logits or the most likely token out."""
 
     def __init__(
         self,
@@ -151,11 +154,13 @@ class LlamaCpp:
             raise ResourceError(f"{model}: llama.cpp could not allocate a context of {params.n_ctx} tokens")
         self._memory = self._lib.llama_get_memory(self._context)
         self._vocab = self._lib.llama_model_get_vocab(self._model)
+        self._greedy = self._lib.llama_sampler_init_greedy()
         self._batch_capacity = batch
         self._batch = self._lib.llama_batch_init(batch, 0, 1)
         self.vocab_size: int = self._lib.llama_vocab_n_tokens(self._vocab)
 
     def close(self) -> None:
+        self._lib.llama_sampler_free(self._greedy)
         self._lib.llama_batch_free(self._batch)
         self._lib.llama_free(self._context)
         self._lib.llama_model_free(self._model)
@@ -180,6 +185,15 @@ class LlamaCpp:
     def forget(self, first_position: int) -> None:
         """Drops cache entries of all sequences from `first_position` on."""
         self._lib.llama_memory_seq_rm(self._memory, -1, first_position, -1)
+
+    def forget_sequence(self, sequence: int) -> None:
+        """Drops all cache entries of one sequence."""
+        self._lib.llama_memory_seq_rm(self._memory, sequence, -1, -1)
+
+    def sample_greedy(self, row: int) -> int:
+        """The most likely token by row `row` of the last batch, found by llama.cpp's own sampler."""
+        token: int = self._lib.llama_sampler_sample(self._greedy, self._context, row)
+        return token
 
     def decode(self, rows: Sequence[tuple[int, int, int, bool]]) -> None:
         """One batch of (token, position, sequence, whether its logits are wanted); waits for the end."""

@@ -24,6 +24,7 @@ struct EngineConfig {
   int32_t max_finished = 1024;  // completions not yet polled; the loop waits when full
   std::vector<int32_t> eos_token_ids;
   int32_t debug_preempt_every = 0;  // tests: a running sequence is preempted every so many steps; 0 = never
+  double debug_busy_wait = 0;       // measurements: share of its CPU time by which a step is drawn out
   bool debug_checks = false;        // tests: blocks are recounted after every step
 };
 
