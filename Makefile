@@ -114,10 +114,12 @@ reliability: $(VENV)/.setup  ## docs/reliability.md from the table of the last `
 
 # The small model's file; downloaded on first use.
 MODEL = $$($(BIN)/python -m deepinfer_cli download smollm2-135m)
-.PHONY: bench-peers bench-quality profile-rows stream-rows start-up
+.PHONY: bench-pairs bench-peers bench-quality profile-rows stream-rows start-up
 bench-peers: build  ## speed against llama.cpp, same file, CPU seconds; writes docs/benchmarks/peers-q4_1.json
 	DEEPINFER_LLAMA_CPP=$$($(BIN)/python -m deepinfer_cli.bench.peers.build_llama_cpp build/peers/llama.cpp) \
 	  $(BIN)/python -m deepinfer_cli.bench.compare "$(MODEL)" --output docs/benchmarks/peers-q4_1.json
+bench-pairs: build  ## can a live comparison tell a build from itself with steps 10 % longer, and from itself
+	$(BIN)/python -m tests.soak.live_pairs "$(MODEL)"
 bench-quality: $(VENV)/.oracle  ## distance to transformers in fp32 beside llama.cpp's; writes docs/benchmarks/quality-q4_1.json
 	DEEPINFER_RECORD=docs/benchmarks/quality-q4_1.json $(BIN)/python -m pytest -s tests/numerics/test_kl.py
 profile-rows: build  ## share of CPU time spent outside the model over 2,000 rows

@@ -380,7 +380,8 @@ class _Run:
                 peer=self.peer,
             )
             self._say_start(results, effort)
-            session.run()
+            with stop.rows():
+                session.run()
         return self._conclude(results, session, stop)
 
     def _effort(self) -> Effort:

@@ -165,7 +165,7 @@ def test_an_interrupted_sweep_loses_nothing_and_goes_on(tmp_path: Path) -> None:
     args = (
         "bench",
         "--model",
-        "fake:0.002",
+        "fake:0.01",
         "--repetitions",
         "40",
         "--num-prompts",
