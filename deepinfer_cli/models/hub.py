@@ -68,8 +68,9 @@ def cached_commit(name: HubName) -> str | None:
     if _COMMIT.fullmatch(name.revision):
         return name.revision
     try:
-        text = (name.folder / "refs" / name.revision).read_text().strip()
-    except OSError:
+        with (name.folder / "refs" / name.revision).open("rb") as file:
+            text = file.read(100).decode().strip()
+    except (OSError, ValueError):
         return None
     return text if _COMMIT.fullmatch(text) else None
 

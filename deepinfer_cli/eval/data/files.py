@@ -11,18 +11,26 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from deepinfer_cli.errors import InputError
+from deepinfer_cli.errors import InputError, in_short
 
 FORMATS = (".jsonl", ".ndjson", ".json", ".csv", ".parquet")
+MAX_FILE_BYTES = 1 << 30
 _WRAPPERS = ("rows", "data", "records", "problems")  # keys under which a JSON document may keep its list
 
 
 def read_records(path: Path) -> tuple[list[dict[str, Any]], str]:
     """(records in file order, sha256 of the file). InputError names file, place and what is wrong."""
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
+    if len(data) > MAX_FILE_BYTES:
+        raise InputError(
+            f"{path} has more than {MAX_FILE_BYTES:,} bytes", "a data set is held in memory; take a part"
+        )
+    if data[:2] == b"\x1f\x8b" or data[:4] == b"\x28\xb5\x2f\xfd":
+        raise InputError(f"{path} is compressed", "unpack it first: gzip -d or zstd -d")
     digest = hashlib.sha256(data).hexdigest()
     if data[:4] == b"PAR1" or path.suffix.lower() == ".parquet":
         return _parquet(path, data), digest
@@ -44,8 +52,8 @@ def _json_lines(path: Path, text: str) -> Iterator[dict[str, Any]]:
             continue
         try:
             value = json.loads(line)
-        except ValueError as error:
-            raise InputError(f"{path}:{number}: not JSON: {error}") from None
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path}:{number}: not JSON: {in_short(str(error))}") from None
         if not isinstance(value, dict):
             raise InputError(f"{path}:{number}: a record is a JSON object, found {type(value).__name__}")
         yield value
@@ -54,8 +62,10 @@ def _json_lines(path: Path, text: str) -> Iterator[dict[str, Any]]:
 def _json(path: Path, text: str) -> list[dict[str, Any]]:
     try:
         value = json.loads(text)
-    except ValueError as error:
-        raise InputError(f"{path}: not JSON: {error}", "one object per line is .jsonl") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(
+            f"{path}: not JSON: {in_short(str(error))}", "one object per line is .jsonl"
+        ) from None
     if isinstance(value, dict):
         value = next((value[key] for key in _WRAPPERS if isinstance(value.get(key), list)), value)
     if not isinstance(value, list):
