@@ -200,6 +200,10 @@ class _Run:
             earlier: dict[str, Any] = {}
             if tables is None:
                 target = outputs.NewOutputs(config, self.console, self.sink, reader, parser)
+                if config.resume:  # attempts that died before their first row
+                    earlier = earlier_run(prepare.run_file_path(config))
+                if earlier.get("settings_id") == manifest["settings_id"]:
+                    attempts = earlier_attempts(earlier, num_rows=0, last_write=None)
             else:
                 earlier = earlier_run(prepare.run_file_path(config))
                 last_write = _last_change(config.output.output)

@@ -54,7 +54,6 @@ class Outputs(Protocol):
     """What an attempt writes, and how far earlier attempts came."""
 
     num_rows_before: int
-    num_kept: int
 
     def stages(self) -> Iterator[Stage]:
         """The caller runs each stage's loop before it asks for the next; once interrupted it asks no more."""
@@ -71,7 +70,6 @@ class NewOutputs:
     reader: RowReader
     parser: RowParser
     num_rows_before: int = 0
-    num_kept: int = 0
 
     def stages(self) -> Iterator[Stage]:
         output, errors = self._open()
@@ -109,7 +107,6 @@ class ResumedOutputs:
     spool: Spool
     held: Held  # the output's lock
     num_rows_before: int = 0
-    num_kept: int = 0
     old_lines: Mapping[str, int] = field(default_factory=dict)  # rows of each file before this attempt
     found: Comparison | None = None
 
@@ -177,7 +174,6 @@ class ResumedOutputs:
     def _accept(self, found: Comparison, files: Sequence[StoredRows], needs_merge: bool) -> None:
         """Everything fits: from here on files are touched."""
         self.found = found
-        self.num_kept = found.num_kept
         self.num_rows_before = sum(f.rows.num_records for f in files if f.path in self.paths.results)
         for file in files:
             what = file.mend()
@@ -187,6 +183,8 @@ class ResumedOutputs:
         self.old_lines = {file.path: file.rows.num_records for file in files}
         if needs_merge:
             self._merge({})
+        else:
+            remove(self.paths.again)  # nothing in it counts
 
     @property
     def has_work(self) -> bool:

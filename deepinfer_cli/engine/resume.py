@@ -26,13 +26,6 @@ _decode = json.JSONDecoder().decode  # several times as fast as json.loads on sh
 _FORCE_HINT = "`--resume --force` runs what changed again; another file with -o keeps both"
 
 
-class OtherSettings(InputError):
-    """A row was written with other settings, another model or other numerics."""
-
-    def __init__(self, record: Record, where: str) -> None:
-        super().__init__(f"{where}: written with settings {record.settings}", _FORCE_HINT)
-
-
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """What a resumed run found."""
@@ -190,7 +183,7 @@ class Comparer:
         if record is None:
             self._num_missing += 1
         else:
-            why = self._difference(identity, record, path)
+            why = self._difference(identity, record)
             if not why and not record.retryable:
                 self._keep(identity, record)
                 return
@@ -200,13 +193,13 @@ class Comparer:
             self._num_retried += not why
         self._spool.put(raw, self._tables[0].last, self._tables[1].last)
 
-    def _difference(self, identity: RowIdentity, record: Record, path: str) -> str:
+    def _difference(self, identity: RowIdentity, record: Record) -> str:
         """Why the record is no answer to the row; "" when it is one."""
         if record.id_json != (identity.id_json or "null").encode():
             here, there = _shown(identity.id_json or "null"), _shown(record.id_json.decode())
             return f"the row has id {here}, but its place in the output holds {there}"
         if record.settings != self._settings:
-            raise OtherSettings(record, f"{path}: index {record.index}")
+            return f"the row was written with settings {record.settings}, not {self._settings}"
         if record.request_hash != identity.request_hash:
             return f"the row (id {_shown(identity.id_json or 'null')}) has changed since it was run"
         if record.has_source != (len(self._file_names) > 1):

@@ -175,6 +175,29 @@ def test_interrupted_and_resumed_equals_uninterrupted(
         assert (broken / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
 
 
+def test_samples_are_mended_as_rows_are(tmp_path: Path) -> None:
+    path = tmp_path / "samples.jsonl"
+    first, second = (
+        json.dumps({"key": f"7#{i}", "problem": "7", "verdict": "wrong", "scorer": "integer"}).encode()
+        for i in (0, 1)
+    )
+    whole = first + b"\n" + second + b"\n"
+    for torn in (
+        whole + b'{"key": "7#2',
+        whole + bytes(600),
+        whole[:-1],
+        first + b"\n" + bytes(9) + b"\n" + second,
+    ):
+        path.write_bytes(torn)
+        assert [sample["key"] for sample in read_samples(path)] == ["7#0", "7#1"]
+        assert path.read_bytes() == torn
+        read_samples(path, repair=True)
+        assert path.read_bytes() == whole
+    path.write_bytes(first + b"\n{}\n" + second + b"\n")
+    with pytest.raises(InputError, match=r"samples\.jsonl:2: not a sample"):
+        read_samples(path, repair=True)
+
+
 def test_resume_retries_errors_and_adds_samples(
     monkeypatch: pytest.MonkeyPatch, talk: Talk, tmp_path: Path
 ) -> None:

@@ -227,6 +227,40 @@ def test_killed_after_the_last_row_the_run_file_gets_its_counts(folder: Folder) 
     assert folder.run_file.read_bytes() == again
 
 
+def test_attempts_without_a_row_are_listed_too(folder: Folder) -> None:
+    whole = whole_run(folder)
+    content = json.loads(folder.run_file.read_text())
+    content["attempts"] = [{"started": content["attempts"][0]["started"], "status": "running"}]
+    folder.run_file.write_text(json.dumps(content))
+    folder.out.write_bytes(b"")
+    assert folder.resume().code == 3
+    assert folder.out.read_bytes() == whole
+    assert [(a["status"], a["rows"]) for a in folder.attempts()] == [("killed", 0), ("complete", 12)]
+
+
+@pytest.mark.parametrize("left", [b"", b'{"id":', b"\0" * 4096])
+def test_an_empty_file_of_rows_run_again_goes_away(folder: Folder, left: bytes) -> None:
+    whole = whole_run(folder)
+    (folder.path / ".again.out.jsonl.jsonl").write_bytes(left)
+    assert folder.resume().code == 3
+    assert folder.out.read_bytes() == whole
+    assert not folder.leftovers()
+
+
+def test_rows_of_two_settings_in_one_file(folder: Folder) -> None:
+    whole = whole_run(folder)
+    folder.run(overwrite=True, temperature=0.5)
+    other = folder.out.read_bytes().splitlines(keepends=True)
+    mixed = b"".join(whole.splitlines(keepends=True)[:5] + other[5:])
+    for order in ("input", "completion"):
+        folder.out.write_bytes(mixed)
+        ran = folder.resume(order=order)
+        assert ran.code == 2 and "line 6: the row was written with settings" in ran.said
+        assert folder.out.read_bytes() == mixed
+        assert folder.resume(force=True, order=order).code == 3
+        assert b"".join(by_index(folder.out)) == whole
+
+
 def test_lost_run_file_is_written_again(folder: Folder) -> None:
     whole = whole_run(folder)
     folder.out.write_bytes(whole[:700])
