@@ -14,23 +14,25 @@ namespace {
 
 using namespace deepinfer;
 
+constexpr int kTokens = 1000;  // token ids below this
+
 class NoSink final : public LogitsSink {
  public:
   void consume(int, int, const float* logits) override { first = logits[0]; }
   float first = 0;
 };
 
-// A step of `num_sequences` with `count` new tokens each after `computed` ones; logits of the last token
-// each.
-Batch make_batch(int num_sequences, int count, int computed, int block_tokens, int vocab_size) {
+// A step of `num_sequences` with `count` new tokens each after `computed` ones, in blocks for `context`
+// tokens each; logits of the last token each.
+Batch make_batch(int num_sequences, int count, int computed, int context, int block_tokens) {
   Batch batch;
   BlockTables tables;
   tables.offsets.push_back(0);
-  const int blocks_each = (computed + count + block_tokens - 1) / block_tokens;
+  const int blocks_each = (context + block_tokens - 1) / block_tokens;
   for (int s = 0; s < num_sequences; ++s) {
     batch.sequences.push_back({batch.num_tokens(), count, computed});
     for (int i = 0; i < count; ++i) {
-      batch.tokens.push_back((s * 7919 + (computed + i) * 104729) % vocab_size);
+      batch.tokens.push_back((s * 7919 + (computed + i) * 104729) % kTokens);
       batch.positions.push_back(computed + i);
       batch.token_sequences.push_back(s);
     }
@@ -61,14 +63,14 @@ int run(int argc, char** argv) {
   NoSink sink;
   const auto report = [&](const char* what, int sequences, int count, int computed) {
     if (std::string(what).find(only) == std::string::npos) return;
-    const Batch batch =
-        make_batch(sequences, count, computed, config.block_tokens, executor.info().vocab_size);
+    const Batch batch = make_batch(sequences, count, computed, computed + count, config.block_tokens);
     const double seconds = bench::best_seconds(4, 0.5, [&] { executor.forward(batch, sink); });
     std::printf("%-10s %7.2f ms  %8.0f tok per CPU s\n", what, seconds * 1e3, sequences * count / seconds);
   };
   report("prefill512", 1, 512, 0);
-  for (int s = 0; s < 64; s += 2) {  // fill the caches that decoding will read
-    executor.forward(make_batch(2, std::min(context, 256), 0, config.block_tokens, 1000), sink);
+  for (int done = 0; done < context; done += 8) {  // fill the blocks that decoding will read
+    executor.forward(make_batch(64, std::min(8, context - done), done, context + 1, config.block_tokens),
+                     sink);
   }
   report("decode 1", 1, 1, context);
   report("decode 4", 4, 1, context);

@@ -38,18 +38,12 @@ CpuExecutor::CpuExecutor(const std::shared_ptr<const TensorFile>& file, ThreadPo
                          const CpuExecutorConfig& config)
     : kernels_(kernels::table_for(config.isa)),
       model_(models::create_model(file, model_options(config, kernels_, pool))),
-      layouts_(model_->cache_layouts()) {}
-
-std::vector<CacheGroupSpec> CpuExecutor::cache_groups() const {
-  std::vector<CacheGroupSpec> specs;
-  for (const models::CacheLayout& layout : layouts_) specs.push_back(layout.spec);
-  return specs;
-}
+      groups_(model_->cache_groups()) {}
 
 void CpuExecutor::allocate_cache(std::span<const int32_t> num_blocks) {
-  DI_CHECK(num_blocks.size() == layouts_.size(), num_blocks.size());
+  DI_CHECK(num_blocks.size() == groups_.size(), num_blocks.size());
   int64_t total = 0;
-  for (size_t g = 0; g < layouts_.size(); ++g) total += num_blocks[g] * layouts_[g].spec.block_bytes;
+  for (size_t g = 0; g < groups_.size(); ++g) total += num_blocks[g] * groups_[g].block_bytes;
   const int64_t available = available_memory_bytes();
   if (total > available) {
     fail(ErrorCode::kResource, "the key-value cache needs ", total / (1 << 20), " MiB and ",
@@ -57,8 +51,8 @@ void CpuExecutor::allocate_cache(std::span<const int32_t> num_blocks) {
   }
   cache_pages_.clear();
   caches_.clear();
-  for (size_t g = 0; g < layouts_.size(); ++g) {
-    cache_pages_.emplace_back(num_blocks[g] * layouts_[g].spec.block_bytes, "the key-value cache");
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    cache_pages_.emplace_back(num_blocks[g] * groups_[g].block_bytes, "the key-value cache");
     caches_.push_back({cache_pages_.back().data(), num_blocks[g]});
   }
 }
@@ -69,7 +63,7 @@ void CpuExecutor::reserve(int32_t max_batch_tokens) {
 }
 
 void CpuExecutor::forward(const Batch& batch, LogitsSink& sink) {
-  DI_CHECK(caches_.size() == layouts_.size(), "allocate_cache() comes first");
+  DI_CHECK(caches_.size() == groups_.size(), "allocate_cache() comes first");
   check(batch);
   model_->forward(batch, caches_, sink);
 }
@@ -78,7 +72,7 @@ void CpuExecutor::forward(const Batch& batch, LogitsSink& sink) {
 void CpuExecutor::check(const Batch& batch) const {
   const size_t num_tokens = batch.tokens.size();
   DI_CHECK(batch.positions.size() == num_tokens && batch.token_sequences.size() == num_tokens);
-  DI_CHECK(batch.groups.size() == layouts_.size());
+  DI_CHECK(batch.groups.size() == groups_.size());
   for (const int32_t token : batch.tokens) DI_CHECK(token >= 0 && token < info().vocab_size, token);
   for (size_t s = 0; s < batch.sequences.size(); ++s) {
     const BatchSequence& sequence = batch.sequences[s];
@@ -92,15 +86,14 @@ void CpuExecutor::check(const Batch& batch) const {
       DI_CHECK(batch.positions[t] == sequence.num_computed + i &&
                batch.token_sequences[t] == static_cast<int32_t>(s));
     }
-    for (size_t g = 0; g < layouts_.size(); ++g) {
+    for (size_t g = 0; g < groups_.size(); ++g) {
       const BlockTables& tables = batch.groups[g];
       DI_CHECK(tables.offsets.size() == batch.sequences.size() + 1);
       const int64_t num_blocks = tables.offsets[s + 1] - tables.offsets[s];
-      if (layouts_[g].spec.kind == CacheKind::kPaged)
-        DI_CHECK(num_blocks * layouts_[g].spec.block_tokens >= end);
+      if (groups_[g].kind == CacheKind::kPaged) DI_CHECK(num_blocks * groups_[g].block_tokens >= end);
     }
   }
-  for (size_t g = 0; g < layouts_.size(); ++g) {
+  for (size_t g = 0; g < groups_.size(); ++g) {
     for (const int32_t block : batch.groups[g].blocks)
       DI_CHECK(block >= 0 && block < caches_[g].num_blocks, block);
   }
@@ -111,15 +104,13 @@ void CpuExecutor::check(const Batch& batch) const {
 void CpuExecutor::copy_blocks(int group, std::span<const std::pair<int32_t, int32_t>> pairs) {
   const auto g = static_cast<size_t>(group);
   DI_CHECK(g < caches_.size(), group);
-  const int64_t bytes = layouts_[g].plane_block_bytes;
+  const int64_t bytes = groups_[g].block_bytes;
   for (const auto& [source, destination] : pairs) {
     DI_CHECK(source >= 0 && source < caches_[g].num_blocks && destination >= 0 &&
              destination < caches_[g].num_blocks);
     if (source == destination) continue;
-    for (int plane = 0; plane < layouts_[g].num_planes; ++plane) {
-      std::byte* base = caches_[g].data + int64_t{plane} * caches_[g].num_blocks * bytes;
-      std::memcpy(base + destination * bytes, base + source * bytes, static_cast<size_t>(bytes));
-    }
+    std::memcpy(caches_[g].data + destination * bytes, caches_[g].data + source * bytes,
+                static_cast<size_t>(bytes));
   }
 }
 

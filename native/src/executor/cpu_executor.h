@@ -27,7 +27,7 @@ class CpuExecutor final : public Executor {
               const CpuExecutorConfig& config);
 
   const ModelInfo& info() const override { return model_->info(); }
-  std::vector<CacheGroupSpec> cache_groups() const override;
+  std::vector<CacheGroupSpec> cache_groups() const override { return groups_; }
   void allocate_cache(std::span<const int32_t> num_blocks) override;
   void reserve(int32_t max_batch_tokens) override;
   void forward(const Batch& batch, LogitsSink& sink) override;
@@ -40,7 +40,7 @@ class CpuExecutor final : public Executor {
 
   const kernels::KernelTable& kernels_;
   std::unique_ptr<models::Model> model_;
-  std::vector<models::CacheLayout> layouts_;
+  std::vector<CacheGroupSpec> groups_;
   std::vector<Pages> cache_pages_;           // per group
   std::vector<models::CacheMemory> caches_;  // views into cache_pages_
 };

@@ -46,12 +46,13 @@ KvLayout make_kv_layout(KvType type, int head_dim, int block_tokens) {
 }
 
 PagedAttention::PagedAttention(const KernelTable& kernels, ThreadPool& pool, const KvLayout& layout,
-                               int num_heads, int num_kv_heads)
+                               int num_heads, int num_kv_heads, int num_layers)
     : kernels_(kernels),
       pool_(pool),
       layout_(layout),
       num_kv_heads_(num_kv_heads),
-      group_size_(num_heads / num_kv_heads) {
+      group_size_(num_heads / num_kv_heads),
+      num_layers_(num_layers) {
   DI_CHECK(num_heads % num_kv_heads == 0, num_heads, " ", num_kv_heads);
 }
 
@@ -102,7 +103,7 @@ void PagedAttention::store(std::byte* layer, int token, const float* keys, const
   const int sequence = batch_->token_sequences[t], position = batch_->positions[t];
   const int first_block = tables_->offsets[static_cast<size_t>(sequence)];
   const int block = tables_->blocks[static_cast<size_t>(first_block + position / layout_.block_tokens)];
-  std::byte* block_data = layer + block * layer_block_bytes();
+  std::byte* block_data = layer + block * block_bytes();
   for (int head = 0; head < num_kv_heads_; ++head) {
     kernels_.store_kv(layout_, block_data + head * layout_.head_bytes, position % layout_.block_tokens,
                       keys + head * layout_.head_dim, values + head * layout_.head_dim);
@@ -123,7 +124,7 @@ void PagedAttention::attend_piece(const Item& item, int piece, const std::byte* 
   AttendArgs args;
   args.layout = layout_;
   args.cache = layer + item.kv_head * layout_.head_bytes;
-  args.block_stride = layer_block_bytes();
+  args.block_stride = block_bytes();
   args.blocks = tables_->blocks.data() + tables_->offsets[s];
   args.queries = queries;
   args.limits = limits;

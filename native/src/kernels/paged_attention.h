@@ -19,18 +19,20 @@ KvLayout make_kv_layout(KvType type, int head_dim, int block_tokens);
 class PagedAttention {
  public:
   PagedAttention(const KernelTable& kernels, ThreadPool& pool, const KvLayout& layout, int num_heads,
-                 int num_kv_heads);
+                 int num_kv_heads, int num_layers);
 
-  int64_t layer_block_bytes() const { return layout_.head_bytes * num_kv_heads_; }
+  // A block is [num_layers][num_kv_heads] of `layout`.
+  int64_t layer_bytes() const { return layout_.head_bytes * num_kv_heads_; }
+  int64_t block_bytes() const { return layer_bytes() * num_layers_; }
 
   // Cuts the batch's work; valid for all layers of one forward().
   void plan(const Batch& batch, int group);
 
-  // Writes keys and values of token `token`: [num_kv_heads][head_dim] each.
+  // Writes keys and values of token `token`: [num_kv_heads][head_dim] each. layer: its part of block 0.
   void store(std::byte* layer, int token, const float* keys, const float* values) const;
 
   // queries: [num_tokens] rows of [num_heads][head_dim], scaled, `query_stride` apart; out: the same with
-  // `out_stride`. layer: this layer's plane of the cache.
+  // `out_stride`. layer: its part of block 0.
   void run(const std::byte* layer, const float* queries, int64_t query_stride, float* out,
            int64_t out_stride);
 
@@ -54,7 +56,7 @@ class PagedAttention {
   const KernelTable& kernels_;
   ThreadPool& pool_;
   KvLayout layout_;
-  int num_kv_heads_, group_size_;
+  int num_kv_heads_, group_size_, num_layers_;
 
   const Batch* batch_ = nullptr;
   const BlockTables* tables_ = nullptr;

@@ -121,9 +121,10 @@ class Tester {
   }
 
   std::vector<float> attend(const KernelTable& kernels, KvType type, int num_tokens, int head_dim) {
-    constexpr int kHeads = 6, kKvHeads = 2, kBlockTokens = 32;
+    constexpr int kHeads = 6, kKvHeads = 2, kBlockTokens = 32, kLayers = 2;
     const int num_blocks = (num_tokens + kBlockTokens - 1) / kBlockTokens;
-    PagedAttention attention(kernels, pool_, make_kv_layout(type, head_dim, kBlockTokens), kHeads, kKvHeads);
+    PagedAttention attention(kernels, pool_, make_kv_layout(type, head_dim, kBlockTokens), kHeads, kKvHeads,
+                             kLayers);
     Batch batch;
     BlockTables tables;
     for (int t = 0; t < num_tokens; ++t) {
@@ -140,13 +141,14 @@ class Tester {
     const std::vector<float> queries = numbers.row(int64_t{num_tokens} * kHeads * head_dim);
     const std::vector<float> keys = numbers.row(int64_t{num_tokens} * kKvHeads * head_dim);
     const std::vector<float> values = numbers.row(int64_t{num_tokens} * kKvHeads * head_dim);
-    Pages cache(num_blocks * attention.layer_block_bytes(), "the self test");
+    Pages cache(num_blocks * attention.block_bytes(), "the self test");
+    std::byte* layer = cache.data() + attention.layer_bytes();
     for (int t = 0; t < num_tokens; ++t) {
       const int64_t at = int64_t{t} * kKvHeads * head_dim;
-      attention.store(cache.data(), t, keys.data() + at, values.data() + at);
+      attention.store(layer, t, keys.data() + at, values.data() + at);
     }
     std::vector<float> out(queries.size());
-    attention.run(cache.data(), queries.data(), kHeads * head_dim, out.data(), kHeads * head_dim);
+    attention.run(layer, queries.data(), kHeads * head_dim, out.data(), kHeads * head_dim);
     return out;
   }
 

@@ -117,9 +117,9 @@ KernelRate measure_attention(const std::string& isa, const AttentionCase& c, dou
          " key-value heads of ", c.head_dim, " over ", c.context, " tokens");
   const KernelTable& table = table_for(isa);
   const KvLayout layout = make_kv_layout(kv_type(c.kv_dtype), c.head_dim, c.block_tokens);
-  PagedAttention attention(table, pool, layout, c.num_heads, c.num_kv_heads);
+  PagedAttention attention(table, pool, layout, c.num_heads, c.num_kv_heads, 1);
   const int blocks_each = (c.context + c.block_tokens - 1) / c.block_tokens;
-  const int64_t set_bytes = int64_t{c.num_sequences} * blocks_each * attention.layer_block_bytes();
+  const int64_t set_bytes = int64_t{c.num_sequences} * blocks_each * attention.block_bytes();
   const int sets = static_cast<int>(std::max<int64_t>(1, (rotated_bytes + set_bytes - 1) / set_bytes));
   const Pages cache(set_bytes * sets, "the attention measurement");
   std::memset(cache.data(), kFilling, static_cast<size_t>(cache.size()));
@@ -137,7 +137,7 @@ KernelRate measure_attention(const std::string& isa, const AttentionCase& c, dou
   // Query i of a sequence's new tokens sees computed + i + 1 positions.
   const double seen = static_cast<double>(c.new_tokens) * (c.context - c.new_tokens) +
                       0.5 * c.new_tokens * (c.new_tokens + 1.0);
-  const int64_t bytes = int64_t{c.num_sequences} * c.context * attention.layer_block_bytes() / c.block_tokens;
+  const int64_t bytes = int64_t{c.num_sequences} * c.context * attention.block_bytes() / c.block_tokens;
   return {static_cast<int>(num_tokens), best, bytes,
           4.0 * static_cast<double>(width) * c.num_sequences * seen};
 }

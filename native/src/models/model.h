@@ -25,16 +25,10 @@ struct ModelOptions {
   ThreadPool* pool = nullptr;
 };
 
-// A cache group is stored as planes (one per layer), each holding every block's part for that layer, so that
-// one step's attention reads a plane from end to end. spec.block_bytes = num_planes * plane_block_bytes.
-struct CacheLayout {
-  CacheGroupSpec spec;
-  int num_planes = 0;
-  int64_t plane_block_bytes = 0;
-};
-
+// The memory of one cache group. All layers of a block lie together: a new row touches one range of memory
+// (clearing fresh pages is a good part of a short run), and copying a block is one copy.
 struct CacheMemory {
-  std::byte* data = nullptr;  // [num_planes][num_blocks][plane_block_bytes]
+  std::byte* data = nullptr;  // [num_blocks][CacheGroupSpec::block_bytes]
   int num_blocks = 0;
 };
 
@@ -42,10 +36,10 @@ class Model {
  public:
   virtual ~Model() = default;
   virtual const ModelInfo& info() const = 0;
-  virtual std::vector<CacheLayout> cache_layouts() const = 0;
+  virtual std::vector<CacheGroupSpec> cache_groups() const = 0;
   // Plans buffers for batches of up to this many tokens.
   virtual void reserve(int max_tokens) = 0;
-  // caches: one per layout. The batch has been checked by the executor.
+  // caches: one per group. The batch has been checked by the executor.
   virtual void forward(const Batch& batch, std::span<const CacheMemory> caches, LogitsSink& sink) = 0;
 };
 

@@ -25,7 +25,7 @@ class Llama final : public Model {
         shape_(read_shape(*file_)),
         weights_(load_weights(*file_, shape_, options)),
         kv_layout_(kernels::make_kv_layout(options.kv_type, shape_.head_dim, options.block_tokens)),
-        attention_(kernels_, pool_, kv_layout_, shape_.num_heads, shape_.num_kv_heads),
+        attention_(kernels_, pool_, kv_layout_, shape_.num_heads, shape_.num_kv_heads, shape_.num_layers),
         multiplier_(kernels_, pool_, max_width()) {
     info_.family = "llama";
     info_.name = shape_.name;
@@ -38,15 +38,8 @@ class Llama final : public Model {
 
   const ModelInfo& info() const override { return info_; }
 
-  std::vector<CacheLayout> cache_layouts() const override {
-    CacheLayout layout;
-    layout.spec.name = "kv";
-    layout.spec.kind = CacheKind::kPaged;
-    layout.spec.block_tokens = kv_layout_.block_tokens;
-    layout.num_planes = shape_.num_layers;
-    layout.plane_block_bytes = attention_.layer_block_bytes();
-    layout.spec.block_bytes = layout.num_planes * layout.plane_block_bytes;
-    return {layout};
+  std::vector<CacheGroupSpec> cache_groups() const override {
+    return {{"kv", CacheKind::kPaged, kv_layout_.block_tokens, attention_.block_bytes()}};
   }
 
   void reserve(int max_tokens) override {
@@ -72,10 +65,9 @@ class Llama final : public Model {
     attention_.plan(batch, 0);
     embed(batch);
     fill_angles(batch);
-    const int64_t plane_bytes = caches[0].num_blocks * attention_.layer_block_bytes();
     for (int i = 0; i < shape_.num_layers; ++i) {
       const Layer& layer = weights_.layers[static_cast<size_t>(i)];
-      std::byte* cache = caches[0].data + i * plane_bytes;
+      std::byte* cache = caches[0].data + i * attention_.layer_bytes();
       for (const Strip strip : strips(num_tokens)) project_and_store(layer, cache, strip);
       attention_.run(cache, floats(qkv_), qkv_width(), floats(attended_), shape_.query_width());
       for (const Strip strip : strips(num_tokens)) {
