@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <ctime>
 #include <utility>
 
@@ -12,6 +13,7 @@ namespace deepinfer {
 namespace {
 
 constexpr int64_t kHugePage = 2 << 20;
+constexpr int64_t kChunk = 32 * kHugePage;  // of an arena; what is not touched costs nothing
 
 // CPU time of this thread: a fault's own work, without the waiting for a busy machine.
 double thread_seconds() {
@@ -67,6 +69,16 @@ Pages& Pages::operator=(Pages&& other) noexcept {
   std::swap(size_, other.size_);
   std::swap(mapped_, other.mapped_);
   return *this;
+}
+
+std::byte* PageArena::take(int64_t num_bytes, const char* what) {
+  if (chunks_.empty() || used_ + num_bytes > chunks_.back().size()) {
+    chunks_.emplace_back(std::max(num_bytes, kChunk), what);
+    used_ = 0;
+  }
+  std::byte* memory = chunks_.back().data() + used_;
+  used_ += (num_bytes + 63) / 64 * 64;
+  return memory;
 }
 
 }  // namespace deepinfer

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace deepinfer {
 
@@ -25,6 +26,18 @@ class Pages {
   std::byte* data_ = nullptr;  // page aligned
   int64_t size_ = 0;           // bytes, as asked
   int64_t mapped_ = 0;
+};
+
+// Many pieces of memory that live equally long, cut from few mappings: each alone is too small for huge
+// pages.
+class PageArena {
+ public:
+  // Memory aligned to 64 bytes, zeroed, valid as long as the arena. Throws as Pages does.
+  std::byte* take(int64_t num_bytes, const char* what);
+
+ private:
+  std::vector<Pages> chunks_;
+  int64_t used_ = 0;  // bytes of the last chunk
 };
 
 }  // namespace deepinfer

@@ -50,6 +50,8 @@ struct PackedView {
   int k = 0;
   PackFormat format = PackFormat::kF32;
   float offset = 0;  // of kNibbleD16, kByteD16, kByteSub16
+
+  int64_t num_bytes() const { return num_panels * panel_bytes; }
 };
 
 // Activations in the order the multiply loops read them: tiles of rows, then k, then the rows of the tile.

@@ -1,7 +1,6 @@
 #include "kernels/linear.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "deepinfer/status.h"
 
@@ -21,25 +20,25 @@ int64_t align64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // A run of panels of one part.
 struct Task {
-  const PackedMatrix* part;
+  const PackedView* part;
   int first_column;  // of the part, in the linear's output
   int panel_begin, panel_end;
 };
 
 }  // namespace
 
-void Linear::append(PackedMatrix part) {
-  DI_CHECK(parts.empty() || k == part.view.k, k, " ", part.view.k);
+void Linear::append(const PackedView& part) {
+  DI_CHECK(parts.empty() || k == part.k, k, " ", part.k);
   // A part that ends inside a panel would leave the next one's columns unaligned: fine, but never
   // overlapping.
-  k = part.view.k;
-  n += part.view.n;
-  parts.push_back(std::move(part));
+  k = part.k;
+  n += part.n;
+  parts.push_back(part);
 }
 
 int64_t Linear::num_bytes() const {
   int64_t total = 0;
-  for (const PackedMatrix& part : parts) total += part.memory.size();
+  for (const PackedView& part : parts) total += part.num_bytes();
   return total;
 }
 
@@ -50,8 +49,7 @@ void Activations::begin(int num_rows, const Linear& linear) {
   DI_CHECK(num_rows >= 1 && num_rows <= max_rows_ && linear.k <= max_k_, num_rows, " ", linear.k);
   num_rows_ = num_rows;
   std::fill(active_, active_ + kNumArithmetics, false);
-  for (const PackedMatrix& part : linear.parts)
-    active_[static_cast<int>(arithmetic_of(part.view.format))] = true;
+  for (const PackedView& part : linear.parts) active_[static_cast<int>(arithmetic_of(part.format))] = true;
   for (int i = 0; i < kNumArithmetics; ++i) {
     if (!active_[i]) continue;
     const auto arithmetic = static_cast<Arithmetic>(i);
@@ -93,20 +91,20 @@ Multiplier::Multiplier(const KernelTable& kernels, ThreadPool& pool, int max_k)
 void Multiplier::run(const Linear& linear, const Activations& activations, const GemmOutput& output) const {
   const int threads = pool_.num_threads();
   int total_panels = 0;
-  for (const PackedMatrix& part : linear.parts) total_panels += part.view.num_panels;
+  for (const PackedView& part : linear.parts) total_panels += part.num_panels;
   int per_task = threads == 1 ? total_panels : total_panels / (threads * kTasksPerThread);
   per_task = std::max(kMinTaskPanels, (per_task + 1) / 2 * 2);
   std::vector<Task> tasks;
   int column = 0;
-  for (const PackedMatrix& part : linear.parts) {
-    for (int panel = 0; panel < part.view.num_panels; panel += per_task) {
-      tasks.push_back({&part, column, panel, std::min(panel + per_task, part.view.num_panels)});
+  for (const PackedView& part : linear.parts) {
+    for (int panel = 0; panel < part.num_panels; panel += per_task) {
+      tasks.push_back({&part, column, panel, std::min(panel + per_task, part.num_panels)});
     }
-    column += part.view.n;
+    column += part.n;
   }
   pool_.parallel_for(static_cast<int>(tasks.size()), 1, [&](int index, int worker) {
     const Task& task = tasks[static_cast<size_t>(index)];
-    const PackedView& weights = task.part->view;
+    const PackedView& weights = *task.part;
     GemmOutput shifted = output;
     shifted.y += task.first_column;
     kernels_.gemm(activations.view(arithmetic_of(weights.format)), weights, task.panel_begin, task.panel_end,

@@ -11,11 +11,11 @@ namespace deepinfer::kernels {
 
 // One or more weights that share their input: outputs side by side, in order.
 struct Linear {
-  std::vector<PackedMatrix> parts;
+  std::vector<PackedView> parts;
   int n = 0;
   int k = 0;
 
-  void append(PackedMatrix part);
+  void append(const PackedView& part);
   int64_t num_bytes() const;
 };
 

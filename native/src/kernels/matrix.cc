@@ -42,17 +42,19 @@ bool has_nibbles(PackFormat format) {
          format == PackFormat::kNibbleDM32;
 }
 
-// One block of one column, decoded from the file: unsigned codes and the scales as fp32 (exact).
+// One block of one column, as it is packed: unsigned codes, and the bits of the scales (halves where the file
+// has halves).
 struct Codes {
   uint8_t code[kBlock];
-  float d, m;  // m: minimum, or d of the second half (Q6_K)
+  uint32_t d, m;  // m: minimum, or d of the second half (Q6_K)
 };
 
-float load_half(const std::byte* at) {
+uint16_t half_bits(const std::byte* at) {
   uint16_t half;
   std::memcpy(&half, at, sizeof half);
-  return f16_to_float(half);
+  return half;
 }
+float load_half(const std::byte* at) { return f16_to_float(half_bits(at)); }
 
 void split_nibbles(const std::byte* nibbles, uint8_t* code) {
   for (int j = 0; j < 16; ++j) {
@@ -72,8 +74,8 @@ void read_45_k(const std::byte* block, const std::byte* nibbles, const std::byte
                Codes& codes) {
   uint8_t scale, minimum;
   formats::unpack_scale_min(reinterpret_cast<const uint8_t*>(block + 4), s, &scale, &minimum);
-  codes.d = load_half(block) * static_cast<float>(scale);
-  codes.m = -(load_half(block + 2) * static_cast<float>(minimum));
+  codes.d = float_to_bits(load_half(block) * static_cast<float>(scale));
+  codes.m = float_to_bits(-(load_half(block + 2) * static_cast<float>(minimum)));
   const int shift = 4 * (s % 2);
   for (int e = 0; e < kBlock; ++e) {
     int code = (std::to_integer<int>(nibbles[(s / 2) * 32 + e]) >> shift) & 15;
@@ -93,62 +95,52 @@ void read_6_k(const std::byte* block, int s, Codes& codes) {
     codes.code[e] = static_cast<uint8_t>(low_bits | (high_bits << 4));
   }
   const float d = load_half(block + 208);
-  codes.d = d * static_cast<float>(static_cast<int8_t>(block[192 + 2 * s]));
-  codes.m = d * static_cast<float>(static_cast<int8_t>(block[192 + 2 * s + 1]));
+  codes.d = float_to_bits(d * static_cast<float>(static_cast<int8_t>(block[192 + 2 * s])));
+  codes.m = float_to_bits(d * static_cast<float>(static_cast<int8_t>(block[192 + 2 * s + 1])));
 }
 
-// Block b (of 32 elements) of a row.
-void read_codes(DType dtype, const std::byte* row, int b, Codes& codes) {
-  const int64_t bytes = dtype_info(dtype).block_bytes;
-  const std::byte* block = row + (dtype_info(dtype).block_elems == 256 ? b / 8 : b) * bytes;
+// Elements 32 sub .. 32 sub + 31 of a block of the file.
+void read_codes(DType dtype, const std::byte* block, int sub, Codes& codes) {
+  codes.d = half_bits(block);
   codes.m = 0;
   switch (dtype) {
-    case DType::kQ4_0: codes.d = load_half(block); return split_nibbles(block + 2, codes.code);
-    case DType::kQ4_1:
-      codes.d = load_half(block);
-      codes.m = load_half(block + 2);
-      return split_nibbles(block + 4, codes.code);
-    case DType::kQ5_0:
-      codes.d = load_half(block);
-      split_nibbles(block + 6, codes.code);
-      return add_fifth_bits(block + 2, codes.code);
+    case DType::kQ4_0: return split_nibbles(block + 2, codes.code);
+    case DType::kQ4_1: codes.m = half_bits(block + 2); return split_nibbles(block + 4, codes.code);
+    case DType::kQ5_0: split_nibbles(block + 6, codes.code); return add_fifth_bits(block + 2, codes.code);
     case DType::kQ5_1:
-      codes.d = load_half(block);
-      codes.m = load_half(block + 2);
+      codes.m = half_bits(block + 2);
       split_nibbles(block + 8, codes.code);
       return add_fifth_bits(block + 4, codes.code);
     case DType::kQ8_0:
-      codes.d = load_half(block);
       for (int e = 0; e < kBlock; ++e)
         codes.code[e] = std::to_integer<uint8_t>(block[2 + e] ^ std::byte{0x80});
       return;
-    case DType::kQ4_K: return read_45_k(block, block + 16, nullptr, b % 8, codes);
-    case DType::kQ5_K: return read_45_k(block, block + 48, block + 16, b % 8, codes);
-    case DType::kQ6_K: return read_6_k(block, b % 8, codes);
+    case DType::kQ4_K: return read_45_k(block, block + 16, nullptr, sub, codes);
+    case DType::kQ5_K: return read_45_k(block, block + 48, block + 16, sub, codes);
+    case DType::kQ6_K: return read_6_k(block, sub, codes);
     default: DI_CHECK(false, dtype_info(dtype).name);
   }
 }
 
-void store_scale(float value, int column, bool halves, std::byte* scales) {
+void store_scale(uint32_t bits, int column, bool halves, std::byte* scales) {
   if (halves) {
-    const uint16_t half = float_to_f16_saturating(value);  // exact: it was a half in the file
+    const auto half = static_cast<uint16_t>(bits);
     std::memcpy(scales + 2 * column, &half, sizeof half);
   } else {
-    std::memcpy(scales + 4 * column, &value, sizeof value);
+    std::memcpy(scales + 4 * column, &bits, sizeof bits);
   }
 }
 
 void write_codes(PackFormat format, int column, const Codes& codes, std::byte* block) {
-  auto* bytes = reinterpret_cast<uint8_t*>(block);
+  uint32_t words[8];  // four codes each
+  std::memcpy(words, codes.code, sizeof words);
   if (has_nibbles(format)) {
     for (int j = 0; j < 4; ++j) {
-      for (int t = 0; t < 4; ++t) {
-        const int low = codes.code[8 * j + t], high = codes.code[8 * j + 4 + t];
-        bytes[64 * j + 4 * column + t] = static_cast<uint8_t>(low | (high << 4));
-      }
+      const uint32_t both = words[2 * j] | (words[2 * j + 1] << 4);
+      std::memcpy(block + 64 * j + 4 * column, &both, sizeof both);
     }
   } else {
-    for (int g = 0; g < 8; ++g) std::memcpy(bytes + 64 * g + 4 * column, codes.code + 4 * g, 4);
+    for (int g = 0; g < 8; ++g) std::memcpy(block + 64 * g + 4 * column, words + g, sizeof words[g]);
   }
   std::byte* scales = block + (has_nibbles(format) ? 256 : 512);
   const bool only_d = format == PackFormat::kNibbleD16 || format == PackFormat::kByteD16;
@@ -160,10 +152,15 @@ void write_codes(PackFormat format, int column, const Codes& codes, std::byte* b
 void pack_int8_column(DType dtype, const std::byte* row, const PackedView& view, int column,
                       std::byte* panel) {
   const int64_t step = packed_block_bytes(view.format);
+  const DTypeInfo& info = dtype_info(dtype);
   Codes codes;
-  for (int b = 0; b < view.k / kBlock; ++b) {
-    read_codes(dtype, row, b, codes);
-    write_codes(view.format, column, codes, panel + b * step);
+  for (int k = 0; k < view.k; k += info.block_elems) {
+    for (int sub = 0; sub < info.block_elems / kBlock; ++sub) {
+      read_codes(dtype, row, sub, codes);
+      write_codes(view.format, column, codes, panel);
+      panel += step;
+    }
+    row += info.block_bytes;
   }
 }
 
@@ -218,28 +215,27 @@ int64_t packed_block_bytes(PackFormat format) {
   DI_CHECK(false);
 }
 
-PackedMatrix pack_matrix(const TensorInfo& tensor, std::span<const int32_t> row_order, Precision precision,
-                         ThreadPool& pool) {
+PackedView pack_matrix(const TensorInfo& tensor, std::span<const int32_t> row_order, Precision precision,
+                       ThreadPool& pool, PageArena& arena) {
   DI_CHECK(tensor.shape.size() == 2, tensor.name);
   if (tensor.shape[1] % kBlock != 0) {
     fail(ErrorCode::kUnsupported, "tensor ", tensor.name, " has ", tensor.shape[1],
          " input features; supported are multiples of ", kBlock);
   }
   const Packing packing = packing_for(arithmetic_for(precision, tensor.dtype), tensor.dtype);
-  PackedMatrix matrix;
-  PackedView& view = matrix.view;
+  PackedView view;
   view.format = packing.format;
   view.offset = packing.offset;
   view.n = static_cast<int>(row_order.empty() ? tensor.shape[0] : static_cast<int64_t>(row_order.size()));
   view.k = static_cast<int>(tensor.shape[1]);
   view.num_panels = (view.n + kLanes - 1) / kLanes;
   view.panel_bytes = view.k / kBlock * packed_block_bytes(view.format);
-  matrix.memory = Pages(view.num_panels * view.panel_bytes, "weights");
-  view.data = matrix.memory.data();
+  std::byte* memory = arena.take(view.num_bytes(), "weights");
+  view.data = memory;
   const DTypeInfo& info = dtype_info(tensor.dtype);
   const int64_t row_bytes = tensor.shape[1] / info.block_elems * info.block_bytes;
   const auto pack_panel = [&](int panel_index, int) {
-    std::byte* panel = matrix.memory.data() + panel_index * view.panel_bytes;
+    std::byte* panel = memory + panel_index * view.panel_bytes;
     for (int c = 0; c < kLanes && panel_index * kLanes + c < view.n; ++c) {
       const int column = panel_index * kLanes + c;
       const int64_t source = row_order.empty() ? column : row_order[static_cast<size_t>(column)];
@@ -253,53 +249,7 @@ PackedMatrix pack_matrix(const TensorInfo& tensor, std::span<const int32_t> row_
     }
   };
   pool.parallel_for(view.num_panels, 4, pack_panel);
-  return matrix;
-}
-
-namespace {
-
-float load_scale(const std::byte* scales, int column, bool halves) {
-  if (halves) return load_half(scales + 2 * column);
-  float value;
-  std::memcpy(&value, scales + 4 * column, sizeof value);
-  return value;
-}
-
-void unpack_int8_block(const PackedView& matrix, int column, const std::byte* block, float* values) {
-  const bool nibbles = has_nibbles(matrix.format), sub16 = matrix.format == PackFormat::kByteSub16;
-  const bool only_d = matrix.format == PackFormat::kNibbleD16 || matrix.format == PackFormat::kByteD16;
-  const bool halves =
-      only_d || matrix.format == PackFormat::kNibbleDM16 || matrix.format == PackFormat::kByteDM16;
-  const std::byte* scales = block + (nibbles ? 256 : 512);
-  const float d = load_scale(scales, column, halves);
-  const float second = only_d ? 0 : load_scale(scales + (halves ? 32 : 64), column, halves);
-  for (int e = 0; e < kBlock; ++e) {
-    const std::byte byte =
-        nibbles ? block[64 * (e / 8) + 4 * column + e % 4] : block[64 * (e / 4) + 4 * column + e % 4];
-    const int code =
-        nibbles ? (std::to_integer<int>(byte) >> (e / 4 % 2 * 4)) & 15 : std::to_integer<int>(byte);
-    const float centred = static_cast<float>(code) - matrix.offset;
-    values[e] = sub16 ? (e < 16 ? d : second) * centred : d * centred + second;
-  }
-}
-
-}  // namespace
-
-void unpack_column(const PackedView& matrix, int column, float* values) {
-  DI_CHECK(column >= 0 && column < matrix.n);
-  const std::byte* panel = matrix.data + column / kLanes * matrix.panel_bytes;
-  const int c = column % kLanes;
-  for (int k = 0; k < matrix.k; ++k) {
-    if (matrix.format == PackFormat::kF32) {
-      std::memcpy(values + k, panel + (static_cast<int64_t>(k) * kLanes + c) * 4, 4);
-    } else if (matrix.format == PackFormat::kPairBf16) {
-      uint16_t half;
-      std::memcpy(&half, panel + ((static_cast<int64_t>(k) / 2 * kLanes + c) * 2 + k % 2) * 2, 2);
-      values[k] = bf16_to_float(half);
-    } else if (k % kBlock == 0) {
-      unpack_int8_block(matrix, c, panel + k / kBlock * packed_block_bytes(matrix.format), values + k);
-    }
-  }
+  return view;
 }
 
 }  // namespace deepinfer::kernels

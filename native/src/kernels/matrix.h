@@ -23,18 +23,10 @@ Precision parse_precision(std::string_view name);  // throws Error{kBadRequest}
 
 Arithmetic arithmetic_for(Precision precision, DType dtype);
 
-struct PackedMatrix {
-  Pages memory;
-  PackedView view;
-};
-
-// Packs a weight [n, k]. Output column i comes from row `row_order[i]` of the tensor (empty: row i). k must
-// be a multiple of 32. The work is split over the pool.
-PackedMatrix pack_matrix(const TensorInfo& tensor, std::span<const int32_t> row_order, Precision precision,
-                         ThreadPool& pool);
-
-// Decodes column `column` into k values: what pack_matrix kept of it. For tests.
-void unpack_column(const PackedView& matrix, int column, float* values);
+// Packs a weight [n, k] into memory of `arena`. Output column i comes from row `row_order[i]` of the tensor
+// (empty: row i). k must be a multiple of 32. The work is split over the pool.
+PackedView pack_matrix(const TensorInfo& tensor, std::span<const int32_t> row_order, Precision precision,
+                       ThreadPool& pool, PageArena& arena);
 
 // Bytes of one block (32 elements of k, 16 columns) of a packed panel.
 int64_t packed_block_bytes(PackFormat format);

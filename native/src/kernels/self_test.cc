@@ -111,8 +111,9 @@ class Tester {
     tensor.shape = {kOutputs, kInputs};
     tensor.data = bytes.data();
     tensor.num_bytes = bytes.size();
+    PageArena arena;
     Linear linear;
-    linear.append(pack_matrix(tensor, {}, precision, pool_));
+    linear.append(pack_matrix(tensor, {}, precision, pool_, arena));
     for (const int num_rows : {1, 2, 3, 5, 8, 13, 17, 37}) {
       const std::vector<float> x = numbers.row(int64_t{num_rows} * kInputs);
       compare(str_cat("gemm ", info.name, " m=", num_rows), multiply(level_, linear, x, num_rows),

@@ -30,7 +30,8 @@ std::vector<float> some_values(size_t count) {
 }
 
 // Copies of one weight until they fill `rotated_bytes`; at least one.
-std::vector<Linear> make_copies(const LinearCase& c, int64_t rotated_bytes, ThreadPool& pool) {
+std::vector<Linear> make_copies(const LinearCase& c, int64_t rotated_bytes, ThreadPool& pool,
+                                PageArena& arena) {
   const DTypeInfo& info = dtype_info(c.dtype);
   if (!formats::is_weight_type(c.dtype) || c.n < 1 || c.k < 1 || c.k % info.block_elems != 0 ||
       c.k % kBlock != 0)
@@ -49,7 +50,7 @@ std::vector<Linear> make_copies(const LinearCase& c, int64_t rotated_bytes, Thre
   std::vector<Linear> copies;
   int64_t total = 0;
   do {
-    copies.emplace_back().append(pack_matrix(tensor, {}, c.precision, pool));
+    copies.emplace_back().append(pack_matrix(tensor, {}, c.precision, pool, arena));
     total += copies.back().num_bytes();
   } while (total < rotated_bytes);
   return copies;
@@ -89,7 +90,8 @@ Batch attention_batch(const AttentionCase& c, int set, int blocks_each) {
 std::vector<KernelRate> measure_linear(const std::string& isa, const LinearCase& linear, double seconds,
                                        int64_t rotated_bytes, ThreadPool& pool) {
   const KernelTable& table = table_for(isa);
-  const std::vector<Linear> copies = make_copies(linear, rotated_bytes, pool);
+  PageArena arena;
+  const std::vector<Linear> copies = make_copies(linear, rotated_bytes, pool, arena);
   const std::vector<float> values = some_values(size_t{kQueryRows} * static_cast<size_t>(linear.k));
   const Multiplier multiplier(table, pool, linear.k);
   std::vector<KernelRate> rates;
@@ -176,7 +178,8 @@ KernelRate measure_rows(const std::string& isa, const std::string& kernel, int w
   small.precision = is_int8 ? Precision::kFast : is_bf16 ? Precision::kBf16 : Precision::kFp32;
   small.n = kLanes;
   small.k = width;
-  const std::vector<Linear> linear = make_copies(small, 0, pool);
+  PageArena arena;
+  const std::vector<Linear> linear = make_copies(small, 0, pool, arena);
   Activations activations(table, rows, width);
   activations.begin(rows, linear[0]);
   const double best = best_wall_seconds(kRepeats, seconds, [&] {

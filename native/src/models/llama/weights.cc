@@ -2,6 +2,7 @@
 
 #include <set>
 #include <string>
+#include <utility>
 
 #include "deepinfer/status.h"
 #include "kernels/formats/formats.h"
@@ -48,22 +49,20 @@ class Loader {
         names_(file.format() == FileFormat::kGguf ? kGgufNames : kHfNames) {}
 
   Weights load() {
-    Weights weights;
-    weights.embedding = &matrix(names_.embedding, shape_.vocab_size, shape_.dim);
+    weights_.embedding = &matrix(names_.embedding, shape_.vocab_size, shape_.dim);
     for (int i = 0; i < shape_.num_layers; ++i)
-      weights.layers.push_back(layer(names_.layer_prefix + std::to_string(i) + "."));
-    weights.final_norm = norm(names_.final_norm);
+      weights_.layers.push_back(layer(names_.layer_prefix + std::to_string(i) + "."));
+    weights_.final_norm = norm(names_.final_norm);
     const bool says_untied = !Metadata(file_).flag_or("tie_word_embeddings", true);
     const bool tied = file_.find(names_.head) == nullptr && !says_untied;
-    add(weights.head, tied ? names_.embedding : names_.head, shape_.vocab_size, shape_.dim);
+    add(weights_.head, tied ? names_.embedding : names_.head, shape_.vocab_size, shape_.dim);
     refuse_leftovers();
     for (const TensorInfo& tensor : file_.tensors()) {
       int64_t count = 1;
       for (const int64_t size : tensor.shape) count *= size;
-      weights.num_parameters += count;
+      weights_.num_parameters += count;
     }
-    weights.num_bytes = packed_bytes_;
-    return weights;
+    return std::move(weights_);
   }
 
  private:
@@ -85,10 +84,10 @@ class Loader {
   void add(kernels::Linear& linear, const std::string& name, int rows, int columns,
            std::span<const int32_t> row_order = {}) {
     const TensorInfo& tensor = matrix(name, rows, columns);
-    kernels::PackedMatrix packed =
-        kernels::pack_matrix(tensor, row_order, options_.precision, *options_.pool);
-    packed_bytes_ += packed.memory.size();
-    linear.append(std::move(packed));
+    const kernels::PackedView packed =
+        kernels::pack_matrix(tensor, row_order, options_.precision, *options_.pool, weights_.memory);
+    weights_.num_bytes += packed.num_bytes();
+    linear.append(packed);
     file_.drop_pages(tensor);
   }
 
@@ -137,7 +136,7 @@ class Loader {
   const ModelOptions& options_;
   const Names& names_;
   std::set<std::string, std::less<>> used_;
-  int64_t packed_bytes_ = 0;
+  Weights weights_;
 };
 
 }  // namespace
