@@ -101,6 +101,7 @@ struct AttendArgs {
   int num_queries = 0;       // at most KernelTable::max_queries
   int begin = 0;             // multiple of block_tokens and 16
   int end = 0;               // at most the largest limit
+  bool prefetch = false;     // keys and values are probably not in a cache yet
   float* sums = nullptr;     // [num_queries][head_dim]
   float* maxima = nullptr;   // [num_queries]
   float* weights = nullptr;  // [num_queries]

@@ -129,6 +129,7 @@ void PagedAttention::attend_piece(const Item& item, int piece, const std::byte* 
   args.queries = queries;
   args.limits = limits;
   args.num_queries = item.num_queries;
+  args.prefetch = item.first_query == 0;  // later queries of the sequence find the caches warm
   args.begin = piece * kPieceTokens;
   args.end = std::min(args.begin + kPieceTokens, item.end);
   args.sums = state.sums;

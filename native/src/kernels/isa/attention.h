@@ -164,6 +164,19 @@ DI_INLINE void attend_tile(QueryGroup<kCount>& group, const AttendArgs& args, co
   }
 }
 
+// Blocks lie far apart, where no processor looks ahead by itself.
+template <KvType T>
+DI_INLINE void prefetch_tile(const KvLayout& layout, const std::byte* block_head, int slot) {
+  const int64_t row_bytes =
+      int64_t{layout.head_dim} * static_cast<int64_t>(sizeof(typename Cached<T>::Value));
+  const std::byte* keys = block_head + slot * row_bytes;
+  const std::byte* values = keys + layout.value_offset;
+  for (int64_t at = 0; at < kTileTokens * row_bytes; at += 64) {
+    __builtin_prefetch(keys + at, 0, 2);
+    __builtin_prefetch(values + at, 0, 2);
+  }
+}
+
 template <KvType T, int kCount>
 static void attend_group(const AttendArgs& args) {
   const int dim = args.layout.head_dim, block_tokens = args.layout.block_tokens;
@@ -175,9 +188,13 @@ static void attend_group(const AttendArgs& args) {
     group.maximum[q] = -__builtin_inff();
     group.total[q] = 0;
   }
+  const auto head_at = [&](int position) {
+    return args.cache + args.blocks[position / block_tokens] * args.block_stride;
+  };
   for (int position = args.begin; position < args.end; position += kTileTokens) {
-    const std::byte* block_head = args.cache + args.blocks[position / block_tokens] * args.block_stride;
-    attend_tile<T, kCount>(group, args, block_head, position % block_tokens, position);
+    const int next = position + kTileTokens;
+    if (args.prefetch && next < args.end) prefetch_tile<T>(args.layout, head_at(next), next % block_tokens);
+    attend_tile<T, kCount>(group, args, head_at(position), position % block_tokens, position);
   }
 #pragma GCC unroll 8
   for (int q = 0; q < kCount; ++q) {
