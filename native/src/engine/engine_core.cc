@@ -52,7 +52,7 @@ EngineCore::EngineCore(Executor& executor, ThreadPool& pool, std::shared_ptr<con
       config_(checked(std::move(config), executor.info())),
       info_(executor.info()),
       kv_(executor.cache_groups(), config_.num_blocks, config_.prefix_cache),
-      scheduler_(scheduler_config(config_), kv_),
+      scheduler_(scheduler_config(config_), kv_, this),
       rows_(pool) {
   executor_.allocate_cache(config_.num_blocks);
   executor_.reserve(config_.max_step_tokens);
@@ -96,6 +96,10 @@ void EngineCore::add(Request&& request) {
     complete(*state);  // prompt scores of a single token: an empty list
   }
 }
+
+void EngineCore::load(Sequence& sequence) { static_cast<Sample&>(sequence).load(); }
+
+void EngineCore::unload(Sequence& sequence) { static_cast<Sample&>(sequence).unload(); }
 
 void EngineCore::abort(uint64_t id) {
   const auto it = by_id_.find(id);
@@ -268,7 +272,7 @@ void EngineCore::append_token(RowTask& task) {
     end_sample(sample, FinishReason::kStop);
   } else if (sample.num_output() == sampling.max_tokens) {
     end_sample(sample, FinishReason::kLength);
-  } else if (std::ssize(sample.tokens) >= config_.max_context) {
+  } else if (sample.num_wanted >= config_.max_context) {
     end_sample(sample, FinishReason::kContext);
   }
 }
@@ -312,6 +316,7 @@ void EngineCore::remove_ended() {
     RequestState& request = *sample->request;
     if (request.is_done) continue;
     scheduler_.remove(*sample);
+    sample->unload();
     if (++request.num_finished < request.request.num_samples) continue;
     request.take_first_error();
     complete(request);

@@ -19,7 +19,7 @@
 
 namespace deepinfer {
 
-class EngineCore {
+class EngineCore : private TokenStore {
  public:
   EngineCore(Executor& executor, ThreadPool& pool, std::shared_ptr<const TokenTable> tokens,
              EngineConfig config);
@@ -50,6 +50,8 @@ class EngineCore {
   std::string describe() const;  // every live request and the blocks, as JSON, for people
 
  private:
+  void load(Sequence& sequence) override;
+  void unload(Sequence& sequence) override;
   void hold_all_but_suspects();
   void handle_failure();
   void advance();

@@ -21,17 +21,35 @@ TextState empty_text(const RequestState& owner) {
 
 Sample::Sample(RequestState& owner) : request(&owner), text(empty_text(owner)) {
   order = {owner.ordinal, static_cast<int32_t>(owner.samples.size())};
-  tokens = owner.request.prompt;
+  if (order.sample == 0) load();
   num_wanted = owner.wants_tokens() ? owner.num_prompt() : owner.end_score - 1;
   if (owner.request.constraint && owner.wants_tokens()) matcher = owner.request.constraint->clone();
-  if (has_penalties(owner.request.sampling))
-    for (const int32_t token : tokens) counts[token].in_prompt = true;
+}
+
+void Sample::load() {
+  tokens = request->request.prompt;
+  tokens.insert(tokens.end(), result.tokens.begin(), result.tokens.end());
+  counts.clear();
+  if (!has_penalties(request->request.sampling)) return;
+  for (const int32_t token : request->request.prompt) counts[token].in_prompt = true;
+  for (const int32_t token : result.tokens) ++counts[token].num_output;
+}
+
+void Sample::unload() {
+  tokens = {};
+  counts = {};
+  blocks.hashes = {};
+}
+
+const TokenCounts& Sample::counts_now() const {
+  return tokens.empty() ? request->samples[0]->counts : counts;
 }
 
 void Sample::append(int32_t token) {
-  tokens.push_back(token);
-  num_wanted = static_cast<int32_t>(tokens.size());
   result.tokens.push_back(token);
+  num_wanted = request->num_prompt() + num_output();
+  if (tokens.empty()) return;
+  tokens.push_back(token);
   if (has_penalties(request->request.sampling)) ++counts[token].num_output;
 }
 

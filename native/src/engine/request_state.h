@@ -29,7 +29,11 @@ struct Sample : Sequence {
   bool is_closed = false;  // the result is complete
   std::string error;       // why it ended, if that was not in good order
 
-  void append(int32_t token);  // to tokens, result and counts
+  void append(int32_t token);  // to result, and to tokens and counts while they are there
+  // Only the first sample always holds its tokens: the others can be many.
+  void load();
+  void unload();
+  const TokenCounts& counts_now() const;  // before the first token they are those of the first sample
   void close(FinishReason reason);
   int32_t num_output() const { return static_cast<int32_t>(result.tokens.size()); }
 };

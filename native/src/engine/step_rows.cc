@@ -88,7 +88,8 @@ void StepRows::run(RowTask& task, std::span<const float> logits, SamplerScratch&
   input.logits = logits;
   input.params = &request.sampling;
   input.key = {request.seed, sample.order.sample, task.position};
-  input.counts = sample.counts.empty() ? nullptr : &sample.counts;
+  const TokenCounts& counts = sample.counts_now();
+  input.counts = counts.empty() ? nullptr : &counts;
   input.held = sample.request->held_tokens(sample);
   if (sample.matcher) {
     scratch.mask.assign((logits.size() + 31) / 32, 0);

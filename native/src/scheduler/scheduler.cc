@@ -12,7 +12,16 @@ void Scheduler::add(Sequence& sequence) {
   DI_CHECK(waiting_.insert(&sequence).second, "two sequences of one order");
 }
 
+void Scheduler::load(Sequence& sequence) {
+  if (store_ != nullptr && sequence.tokens.empty()) store_->load(sequence);
+}
+
+void Scheduler::unload(Sequence& sequence) {
+  if (store_ != nullptr && sequence.order.sample > 0) store_->unload(sequence);
+}
+
 void Scheduler::start(Sequence& sequence) {
+  load(sequence);
   sequence.state = Sequence::State::kRunning;
   running_.insert(std::ranges::upper_bound(running_, &sequence, Older{}), &sequence);
 }
@@ -94,6 +103,7 @@ void Scheduler::preempt(Sequence& sequence) {
   has_preempted_ = true;
   std::erase(running_, &sequence);
   kv_.release(sequence.blocks);
+  unload(sequence);
   sequence.state = Sequence::State::kWaiting;
   waiting_.insert(&sequence);
 }
@@ -124,7 +134,9 @@ void Scheduler::admit_waiting() {
       continue;
     }
     const int32_t max_cached = std::min(sequence.max_cached, sequence.num_wanted - 1);
+    load(sequence);
     if (kv_.is_prefix_coming(sequence.blocks, sequence.tokens, max_cached)) {
+      unload(sequence);
       ++it;
       continue;
     }

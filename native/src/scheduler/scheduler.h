@@ -34,7 +34,8 @@ struct ScheduledWork {
 class Scheduler {
  public:
   // Sequences belong to the caller and stay where they are until remove().
-  Scheduler(SchedulerConfig config, KvManager& kv) : config_(config), kv_(kv) {}
+  Scheduler(SchedulerConfig config, KvManager& kv, TokenStore* store = nullptr)
+      : config_(config), kv_(kv), store_(store) {}
 
   void add(Sequence& sequence);  // joins the waiting ones at its place
   // After its work of this step is computed: `num_tokens` more tokens are in the cache.
@@ -66,12 +67,15 @@ class Scheduler {
   void start(Sequence& sequence);
   void preempt(Sequence& sequence);
   void preempt_for_test();
+  void load(Sequence& sequence);
+  void unload(Sequence& sequence);
   int32_t num_spare() const;
 
   static constexpr int32_t kMaxForcedPreemptions = 8;  // per sequence, so that tests come to an end
 
   SchedulerConfig config_;
   KvManager& kv_;
+  TokenStore* store_;                   // null: sequences always have their tokens
   std::vector<Sequence*> running_;      // oldest first
   std::set<Sequence*, Older> waiting_;  // oldest first
   std::vector<ScheduledWork> work_;

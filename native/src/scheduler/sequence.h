@@ -22,7 +22,7 @@ struct Sequence {
   enum class State : uint8_t { kNew, kWaiting, kRunning, kFinished };
 
   SequenceOrder order;
-  std::vector<int32_t> tokens;  // prompt, then output
+  std::vector<int32_t> tokens;  // prompt, then output; may be empty while it waits, see TokenStore
   int32_t num_wanted = 0;       // tokens to compute: all of them, or fewer when only scores are asked
   int32_t max_cached = std::numeric_limits<int32_t>::max();  // most tokens that may be skipped at admission
 
@@ -37,6 +37,15 @@ struct Sequence {
   SequenceBlocks blocks;
 
   int32_t num_remaining() const { return num_wanted - num_computed; }
+};
+
+// Thousands of samples of one long prompt may wait, and each would hold a copy of it: their tokens are put
+// together when they may run, and dropped when they go back.
+class TokenStore {
+ public:
+  virtual ~TokenStore() = default;
+  virtual void load(Sequence& sequence) = 0;
+  virtual void unload(Sequence& sequence) = 0;
 };
 
 }  // namespace deepinfer

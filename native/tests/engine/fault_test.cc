@@ -184,4 +184,36 @@ TEST(the_error_says_which_sample_and_position) {
   CHECK_EQ(got.rows.at(0), "error the model gave logits that are not finite (sample 0, position 3)");
 }
 
+// Memory does not grow with n times the prompt.
+TEST(samples_that_wait_or_are_done_hold_no_tokens) {
+  FakeExecutorConfig fake;
+  fake.groups = {{"paged", CacheKind::kPaged, 4, 0}};
+  FakeExecutor executor(fake);
+  EngineConfig config;
+  config.num_blocks = {600};
+  config.max_num_seqs = 2;
+  ThreadPool pool(1);
+  EngineCore core(executor, pool, odd_tokens(256), config);
+  Request r;
+  r.prompt.assign(1000, 5);
+  r.sampling.max_tokens = 4;
+  r.sampling.ignore_eos = true;
+  r.sampling.presence_penalty = 0.5f;
+  r.num_samples = 7;
+  core.add(std::move(r));
+  const auto num_with = [&](const std::string& what) {
+    int count = 0;
+    const std::string about = core.describe();
+    for (size_t at = about.find(what); at != std::string::npos; at = about.find(what, at + 1)) ++count;
+    return count;
+  };
+  while (core.stats().num_generated_tokens == 0) core.step();
+  CHECK_EQ(num_with("\"state\":\"waiting\",\"tokens\":0,"), 5);
+  while (num_with("finished\",\"tokens\":0,") < 4 && core.has_work()) core.step();
+  core.step();
+  CHECK_EQ(num_with("\"tokens\":10"), 2);  // those that run now
+  while (core.has_work()) core.step();
+  CHECK_EQ(core.take_finished().at(0).samples.size(), 7u);
+}
+
 TEST_MAIN()
