@@ -33,12 +33,17 @@ class Numbers {
   uint64_t state_;
 };
 
-class Tester {
- public:
-  Tester(const KernelTable& level, const KernelTable& reference)
-      : level_(level), reference_(reference), pool_(1) {}
+// What one level computes in every test, by name of the test.
+struct Computed {
+  std::string kernel;
+  std::vector<float> values;
+};
 
-  std::vector<SelfTestResult> run() {
+class Exercise {
+ public:
+  explicit Exercise(const KernelTable& kernels) : kernels_(kernels), pool_(1) {}
+
+  std::vector<Computed> run() {
     rows();
     for (const DType dtype : {DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0,
                               DType::kQ4_K, DType::kQ5_K, DType::kQ6_K}) {
@@ -47,53 +52,39 @@ class Tester {
     gemm(DType::kBF16, Precision::kBf16);
     gemm(DType::kF32, Precision::kFp32);
     for (const KvType type : {KvType::kF16, KvType::kBF16, KvType::kF32, KvType::kI8}) attention(type);
-    return std::move(results_);
+    return std::move(computed_);
   }
 
  private:
-  void compare(const std::string& kernel, const std::vector<float>& have, const std::vector<float>& want) {
-    SelfTestResult result{kernel, level_.name, true, str_cat(want.size(), " values, same bits")};
-    for (size_t i = 0; i < want.size(); ++i) {
-      if (float_to_bits(have[i]) == float_to_bits(want[i])) continue;
-      result.ok = false;
-      result.detail =
-          str_cat("value ", i, " of ", want.size(), " is ", have[i], ", the scalar kernel says ", want[i]);
-      break;
-    }
-    results_.push_back(std::move(result));
-  }
-
   void rows() {
     constexpr int kWidth = 576;
     Numbers numbers(1);
-    std::vector<float> x = numbers.row(kWidth), w = numbers.row(kWidth);
-    const auto both = [&](const std::string& name, const auto& run) {
-      std::vector<float> have(kWidth), want(kWidth);
-      run(level_, have);
-      run(reference_, want);
-      compare(name, have, want);
+    const std::vector<float> x = numbers.row(kWidth), w = numbers.row(kWidth);
+    const auto add = [&](const std::string& name, const auto& run) {
+      std::vector<float> y(kWidth);
+      run(y);
+      computed_.push_back({name, std::move(y)});
     };
-    both("rms_norm",
-         [&](const KernelTable& k, auto& y) { k.rms_norm(x.data(), w.data(), 1e-5f, kWidth, y.data()); });
-    both("swiglu", [&](const KernelTable& k, auto& y) { k.swiglu(x.data(), w.data(), kWidth, y.data()); });
-    both("exp", [&](const KernelTable& k, auto& y) { k.exp(x.data(), kWidth, y.data()); });
-    both("rope", [&](const KernelTable& k, auto& y) {
+    const KernelTable& k = kernels_;
+    add("rms_norm", [&](auto& y) { k.rms_norm(x.data(), w.data(), 1e-5f, kWidth, y.data()); });
+    add("swiglu", [&](auto& y) { k.swiglu(x.data(), w.data(), kWidth, y.data()); });
+    add("exp", [&](auto& y) { k.exp(x.data(), kWidth, y.data()); });
+    add("rope", [&](auto& y) {
       y = x;
       k.rope(y.data(), kWidth / 64, 64, w.data(), w.data() + 32, 0.125f);
     });
-    both("rope, head size 48", [&](const KernelTable& k, auto& y) {
+    add("rope, head size 48", [&](auto& y) {
       y = x;
       k.rope(y.data(), kWidth / 48, 48, w.data(), w.data() + 24, 1.0f);
     });
   }
 
-  std::vector<float> multiply(const KernelTable& kernels, const Linear& linear, const std::vector<float>& x,
-                              int num_rows) {
+  std::vector<float> multiply(const Linear& linear, const std::vector<float>& x, int num_rows) {
     std::vector<float> y(static_cast<size_t>(num_rows) * static_cast<size_t>(linear.n), 0.5f);
-    Activations activations(kernels, num_rows, linear.k);
+    Activations activations(kernels_, num_rows, linear.k);
     activations.begin(num_rows, linear);
     for (int row = 0; row < num_rows; ++row) activations.set_row(row, x.data() + int64_t{row} * linear.k);
-    Multiplier(kernels, pool_, linear.k).run(linear, activations, {y.data(), linear.n, num_rows % 2 == 0});
+    Multiplier(kernels_, pool_, linear.k).run(linear, activations, {y.data(), linear.n, num_rows % 2 == 0});
     return y;
   }
 
@@ -116,15 +107,14 @@ class Tester {
     linear.append(pack_matrix(tensor, {}, precision, pool_, arena));
     for (const int num_rows : {1, 2, 3, 5, 8, 13, 17, 37}) {
       const std::vector<float> x = numbers.row(int64_t{num_rows} * kInputs);
-      compare(str_cat("gemm ", info.name, " m=", num_rows), multiply(level_, linear, x, num_rows),
-              multiply(reference_, linear, x, num_rows));
+      computed_.push_back({str_cat("gemm ", info.name, " m=", num_rows), multiply(linear, x, num_rows)});
     }
   }
 
-  std::vector<float> attend(const KernelTable& kernels, KvType type, int num_tokens, int head_dim) {
+  std::vector<float> attend(KvType type, int num_tokens, int head_dim) {
     constexpr int kHeads = 6, kKvHeads = 2, kBlockTokens = 32, kLayers = 2;
     const int num_blocks = (num_tokens + kBlockTokens - 1) / kBlockTokens;
-    PagedAttention attention(kernels, pool_, make_kv_layout(type, head_dim, kBlockTokens), kHeads, kKvHeads,
+    PagedAttention attention(kernels_, pool_, make_kv_layout(type, head_dim, kBlockTokens), kHeads, kKvHeads,
                              kLayers);
     Batch batch;
     BlockTables tables;
@@ -156,32 +146,51 @@ class Tester {
   void attention(KvType type) {
     static const char* const names[] = {"f16", "bf16", "f32", "int8"};
     for (const auto& [num_tokens, head_dim] : {std::pair{37, 64}, std::pair{270, 48}}) {
-      compare(
-          str_cat("attention ", names[static_cast<int>(type)], " tokens=", num_tokens, " head=", head_dim),
-          attend(level_, type, num_tokens, head_dim), attend(reference_, type, num_tokens, head_dim));
+      const std::string name =
+          str_cat("attention ", names[static_cast<int>(type)], " tokens=", num_tokens, " head=", head_dim);
+      computed_.push_back({name, attend(type, num_tokens, head_dim)});
     }
   }
 
-  const KernelTable& level_;
-  const KernelTable& reference_;
+  const KernelTable& kernels_;
   ThreadPool pool_;
-  std::vector<SelfTestResult> results_;
+  std::vector<Computed> computed_;
 };
+
+SelfTestResult compare(const std::string& isa, const Computed& have, const Computed& want) {
+  SelfTestResult result{want.kernel, isa, true, str_cat(want.values.size(), " values, same bits")};
+  for (size_t i = 0; i < want.values.size(); ++i) {
+    if (float_to_bits(have.values[i]) == float_to_bits(want.values[i])) continue;
+    result.ok = false;
+    result.detail = str_cat("value ", i, " of ", want.values.size(), " is ", have.values[i],
+                            ", the scalar kernel says ", want.values[i]);
+    break;
+  }
+  return result;
+}
+
+void compare_level(const KernelTable& level, const std::vector<Computed>& want,
+                   std::vector<SelfTestResult>& results) {
+  const std::vector<Computed> have = Exercise(level).run();
+  DI_CHECK(have.size() == want.size());
+  for (size_t i = 0; i < want.size(); ++i) results.push_back(compare(level.name, have[i], want[i]));
+}
 
 }  // namespace
 
 std::vector<SelfTestResult> self_test(const KernelTable& level, const KernelTable& reference) {
-  return Tester(level, reference).run();
+  std::vector<SelfTestResult> results;
+  compare_level(level, Exercise(reference).run(), results);
+  return results;
 }
 
 std::vector<SelfTestResult> self_test_all() {
-  std::vector<SelfTestResult> all;
+  const std::vector<Computed> want = Exercise(table_for("scalar")).run();  // the slowest, and only once
+  std::vector<SelfTestResult> results;
   for (const std::string& name : available_levels()) {
-    if (name == "scalar") continue;
-    for (SelfTestResult& result : self_test(table_for(name), table_for("scalar")))
-      all.push_back(std::move(result));
+    if (name != "scalar") compare_level(table_for(name), want, results);
   }
-  return all;
+  return results;
 }
 
 }  // namespace deepinfer::kernels
