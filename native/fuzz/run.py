@@ -27,13 +27,14 @@ def main() -> int:
     options = parser.parse_args()
 
     compiler = libfuzzer_compiler()
-    build(options.build, compiler, options.jobs)
-    targets = sorted((options.build / "fuzz").glob("*_fuzz"))
+    names = sorted(source.stem for source in (NATIVE / "fuzz").glob("*_fuzz.cc"))
     if options.only:
-        targets = [t for t in targets if t.name.removesuffix("_fuzz") in options.only]
-    if not targets:
+        names = [name for name in names if name.removesuffix("_fuzz") in options.only]
+    if not names:
         print("no such target", file=sys.stderr)
         return 2
+    build(options.build, compiler, names, options.jobs)
+    targets = [options.build / "fuzz" / name for name in names]
     seconds = max(1, options.seconds // len(targets))
     failed = [t.name for t in targets if not run(t, options.build, seconds, compiler is not None)]
     print(
@@ -66,7 +67,7 @@ def libfuzzer_compiler() -> str | None:
     return None
 
 
-def build(folder: Path, compiler: str | None, jobs: int) -> None:
+def build(folder: Path, compiler: str | None, names: list[str], jobs: int) -> None:
     kinds = "address;undefined" if compiler is None else "fuzzer-no-link;address;undefined"
     settings = ["-DDEEPINFER_FUZZ=ON", f"-DDEEPINFER_SANITIZE={kinds}", "-DCMAKE_BUILD_TYPE=Release"]
     if compiler is not None:
@@ -78,7 +79,7 @@ def build(folder: Path, compiler: str | None, jobs: int) -> None:
     subprocess.run(
         [cmake, "-S", str(NATIVE), "-B", str(folder), *settings], check=True, stdout=subprocess.DEVNULL
     )
-    subprocess.run([cmake, "--build", str(folder), "-j", str(jobs)], check=True)
+    subprocess.run([cmake, "--build", str(folder), "-j", str(jobs), "--target", *names], check=True)
 
 
 def run(target: Path, folder: Path, seconds: int, has_libfuzzer: bool) -> bool:
