@@ -312,7 +312,7 @@ class _Run:
                     run_file.finish(status, code, own, counters.as_json(), seconds)
             except OutputError as error:  # the rows are there; the next run can do without this file
                 self.console.warn(error.message)
-            if status != "output closed":
+            if is_open and status != "output closed":
                 self._say_summary(reader, seconds, status, run_file.attempts)
         return code
 
@@ -395,3 +395,6 @@ class _Run:
                 self.console.warn(f"{name} has no rows")
         for line in summary(self.counters, seconds, damaged=reader.num_damaged, ran=True, attempts=attempts):
             self.console.info(line)
+        output = self.config.output.output
+        if status in ("interrupted", "failed") and self.sink is None and output not in (None, STDOUT):
+            self.console.info(f"rows so far are in {output}; `--resume` goes on from there")

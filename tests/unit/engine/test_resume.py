@@ -745,3 +745,18 @@ def test_the_table_takes_17_bytes_a_row(folder: Folder) -> None:
         True,
     ]
     table.close()
+
+
+def test_damage_in_the_error_file_is_refused_too(folder: Folder) -> None:
+    folder.write(mixed_rows(16))
+    errors = folder.path / "errors.jsonl"
+    folder.settings = {"errors": str(errors)}
+    folder.run()
+    whole, lines = folder.out.read_bytes(), errors.read_bytes().split(b"\n")
+    errors.write_bytes(b"\n".join([lines[0], lines[1][:-9], *lines[2:]]))
+    folder.out.write_bytes(whole[:-40])  # torn, and stays so
+    before = errors.read_bytes()
+    for order in ("input", "completion"):
+        ran = folder.resume(order=order)
+        assert ran.code == 2 and "errors.jsonl:2:" in ran.said
+        assert (folder.out.read_bytes(), errors.read_bytes()) == (whole[:-40], before)
