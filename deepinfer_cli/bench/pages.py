@@ -58,6 +58,8 @@ A cell is repeated {MIN_REPETITIONS} times, and up to {MAX_REPETITIONS} times wh
 is marked `not converged`. A cell's value of a field is the median over its repetitions. `repetitions` asks for
 an exact number, without a budget unless one is given.
 
+With `--against`, what has to become certain is the ratio to the peer.
+
 A cell that cannot run stays in the table as `failed` with its reason, and the command ends with exit code 3;
 `--resume` tries failed cells again and leaves finished ones alone. What counts as the same cell is its load,
 engine settings, SLO and price, the bytes of the native core, the version, the model's and the tokenizer's

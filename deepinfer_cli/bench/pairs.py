@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any, Final
 
 from deepinfer_cli.bench.fields import value_at
-from deepinfer_cli.stats.paired import median_ratio
+from deepinfer_cli.stats.paired import MeanRatio, mean_ratio
 
 # (name, our field, its counterpart in the peer's part)
 _RATIOS: Final = (
@@ -16,15 +16,18 @@ _RATIOS: Final = (
 )
 
 
-def pair_ratios(repetitions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Our rate / the peer's over the pairs of a cell, with intervals; by wall time and by CPU time."""
-    found: dict[str, Any] = {}
+def pair_ratios(repetitions: Sequence[Mapping[str, Any]]) -> dict[str, MeanRatio | None]:
+    """Our rate / the peer's over the pairs of a cell, by wall time and by CPU time."""
+    found: dict[str, MeanRatio | None] = {}
     for name, ours, theirs in _RATIOS:
         pairs = [(value_at(r, ours), value_at(r, f"peer.{theirs}")) for r in repetitions]
         whole = [(a, b) for a, b in pairs if a and b]
-        if whole:
-            estimate = median_ratio([a for a, _ in whole], [b for _, b in whole])
-            found[name] = asdict(estimate)
-        else:
-            found[name] = None
+        found[name] = mean_ratio([a for a, _ in whole], [b for _, b in whole])
     return found
+
+
+def pairs_width(repetitions: Sequence[Mapping[str, Any]]) -> float:
+    """Relative half width of the ratio that neighbours disturb least; infinite where there is none yet."""
+    ratios = pair_ratios(repetitions)
+    ratio = ratios["cpu"] or ratios["wall"]
+    return math.inf if ratio is None else ratio.relative_width

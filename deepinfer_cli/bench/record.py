@@ -18,6 +18,7 @@ A journal line is {"kind": "run", ...}, {"kind": "repetition", "key", "values"} 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
@@ -28,7 +29,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from deepinfer_cli.bench.fields import FIELDS, PRIMARY, nested, value_at
-from deepinfer_cli.bench.pairs import pair_ratios
+from deepinfer_cli.bench.pairs import pair_ratios, pairs_width
 from deepinfer_cli.bench.spec import Cell
 from deepinfer_cli.errors import InputError, OutputError
 from deepinfer_cli.stats.bootstrap import median_estimate
@@ -62,6 +63,9 @@ class CellResult:
 
     @property
     def relative_width(self) -> float:
+        """How uncertain the cell is: of its ratio to the peer, or of its own rate when it has none."""
+        if any("peer" in r and "error" not in r["peer"] for r in self.repetitions):
+            return pairs_width(self.repetitions)
         values = self.samples(PRIMARY)
         return median_estimate(values).relative_width if values else math.inf
 
@@ -118,8 +122,12 @@ class CellResult:
         if not parts:
             return None
         errors = [str(p["error"]) for p in parts if "error" in p]
+        ratios = {
+            name: None if ratio is None else dataclasses.asdict(ratio)
+            for name, ratio in pair_ratios(self.repetitions).items()
+        }
         return {
-            **pair_ratios(self.repetitions),
+            **ratios,
             "num_failed": len(errors),
             "error": errors[-1] if errors else None,
         }

@@ -114,13 +114,19 @@ class Session:
         for result in results:
             if self.is_stopped():
                 raise Stopped
-            cost = self._costs.get(result.key, 0.0)
-            if self._deadline is not None and time.monotonic() + cost > self._deadline:
+            if self._deadline is not None and time.monotonic() + self._expected(result) > self._deadline:
                 self.is_out_of_time = True
                 continue
             self._one(result)
             measured += 1
         return measured > 0
+
+    def _expected(self, result: CellResult) -> float:
+        """Seconds that a repetition will take: as long as the last one; the first one by its tokens."""
+        known = [(self._costs[r.key], r.cell.num_tokens) for r in self.results if r.key in self._costs]
+        if result.key in self._costs or not known:
+            return self._costs.get(result.key, 0.0)
+        return result.cell.num_tokens * sum(cost for cost, _ in known) / sum(tokens for _, tokens in known)
 
     def _one(self, result: CellResult) -> None:
         started = time.monotonic()
@@ -143,11 +149,11 @@ class Session:
             self._fail(result, "out of memory")
             self._close()
         else:
+            self._costs[result.key] = time.monotonic() - started
             result.repetitions.append(values)
             self.journal.append("repetition", key=result.key, values=values)
         self.progress.done += 1
         self.progress.total = max(self.progress.total or 0, self.progress.done)
-        self._costs[result.key] = time.monotonic() - started
 
     def _fail(self, result: CellResult, reason: str) -> None:
         result.failure = reason

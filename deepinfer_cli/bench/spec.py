@@ -149,6 +149,12 @@ class Cell:
         return self.load.num_prompts or max(4, 2 * self.load.concurrency)
 
     @property
+    def num_tokens(self) -> int:
+        """Of prompts and answers of a repetition; of rows of the user's only their number is known."""
+        each = 1 if self.rows is not None else self.load.input_len + self.load.output_len
+        return self.num_prompts * each
+
+    @property
     def label(self) -> str:
         return ", ".join(f"{key} {_word(value)}" for key, value in self.swept.items()) or "one point"
 

@@ -77,7 +77,7 @@ def _against_words(against: Mapping[str, Any] | None) -> list[str]:
         ratio = against[name]
         if ratio is not None:
             words.append(
-                f"{ratio['median']:.2f}x the peer by {clock} [{ratio['low']:.2f}, {ratio['high']:.2f}]"
+                f"{ratio['value']:.2f}x the peer by {clock} [{ratio['low']:.2f}, {ratio['high']:.2f}]"
             )
     if against["error"] is not None:
         words.append(f"peer failed {against['num_failed']} times: {against['error']}")
@@ -177,7 +177,7 @@ def flat_row(cell: Mapping[str, Any]) -> dict[str, Any]:
         row[f"statistics.{name}"] = stats.get(name)
     for name in ("wall", "cpu"):
         ratio = (cell["against"] or {}).get(name) or {}
-        row |= {f"against.{name}.{part}": ratio.get(part) for part in ("median", "low", "high", "num_pairs")}
+        row |= {f"against.{name}.{part}": ratio.get(part) for part in ("value", "low", "high", "num_pairs")}
     row |= {spec.path: value_at(cell["values"], spec.path) for spec in FIELDS}
     return row | {"output_hash": cell["output_hash"]}
 

@@ -1,16 +1,20 @@
-"""Ratios of paired measurements: the median and a bootstrap interval.
+"""Ratios of paired measurements: median with bootstrap interval, or geometric mean with Student's t.
 
 Two engines measured one after the other share the state of the machine, so each pair gives one ratio and
-the drift between pairs cancels. The interval is the percentile bootstrap over pairs: no normality assumed.
+the drift between pairs cancels. The bootstrap assumes no normality, but with a dozen pairs its intervals are
+a little too short; those of the mean logarithm keep what they promise from five pairs on.
 """
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
+
+from deepinfer_cli.stats.distributions import t_quantile
 
 NUM_RESAMPLES: Final = 10_000
 LEVEL: Final = 0.95
@@ -59,3 +63,34 @@ def median_ratio(
         high=quantile(medians, 1.0 - tail),
         num_pairs=len(ratios),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class MeanRatio:
+    """The geometric mean of `numerator / denominator` over pairs, with its interval."""
+
+    value: float
+    low: float
+    high: float
+    num_pairs: int
+
+    @property
+    def is_different(self) -> bool:
+        return self.low > 1.0 or self.high < 1.0
+
+    @property
+    def relative_width(self) -> float:
+        """Half of the interval of the logarithm."""
+        return math.log(self.high / self.low) / 2
+
+
+def mean_ratio(
+    numerators: Sequence[float], denominators: Sequence[float], *, level: float = LEVEL
+) -> MeanRatio | None:
+    """None with fewer than two pairs; values are above 0."""
+    logs = [math.log(a / b) for a, b in zip(numerators, denominators, strict=True)]
+    if len(logs) < 2:
+        return None
+    centre, error = statistics.fmean(logs), statistics.stdev(logs) / math.sqrt(len(logs))
+    half = t_quantile(0.5 + level / 2.0, len(logs) - 1) * error
+    return MeanRatio(math.exp(centre), math.exp(centre - half), math.exp(centre + half), len(logs))

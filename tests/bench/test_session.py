@@ -133,6 +133,15 @@ def test_a_budget_that_is_used_up_leaves_cells_out_and_says_so() -> None:
     assert results[0].as_json()["reason"]
 
 
+def test_a_first_repetition_that_would_not_fit_is_not_begun() -> None:
+    results = results_of(Sweep({"input_len": (32, 1000)}, {"output_len": 4, "num_prompts": 4}))
+    session = make(results, Effort(None, 100.0))
+    assert session._expected(results[1]) == 0.0  # nothing is known yet
+    session._costs[results[0].key] = 2.0
+    assert session._expected(results[0]) == 2.0
+    assert session._expected(results[1]) == pytest.approx(2.0 * 1004 / 36)
+
+
 def test_rounds_go_forth_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
     results = results_of(Sweep({"concurrency": (1, 2, 4)}, SMALL))
     visited = []
