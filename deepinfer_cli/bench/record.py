@@ -91,16 +91,16 @@ class CellResult:
         }
 
     def _why_skipped(self) -> str | None:
-        return "not measured: time budget or interruption" if self.status == "skipped" else None
+        return "the time budget ended, or the run was interrupted" if self.status == "skipped" else None
 
     def _statistics(self) -> dict[str, Any]:
         estimate = median_estimate(self.samples(PRIMARY))
         width = estimate.relative_width
         notes = []
         if max(self.samples("conditions.others_cpu_share"), default=0.0) > QUIET_SHARE:
-            notes.append("other processes were busy")
+            notes.append("busy machine")
         if max(self.samples("roofline.share"), default=0.0) > 1.0:
-            notes.append("above the limit: other processes disturbed its measurement")
+            notes.append("above the limit: its measurement was disturbed")
         if len(set(self._hashes())) > 1 and self.cell.load.prompts == "repeated":
             notes.append("outputs differed between repetitions")
         if self.cell.load.concurrency >= self.cell.num_prompts:
