@@ -4,7 +4,7 @@
 
 Ready-made libraries are compiled for the oldest CPUs they want to run on; a comparison of speed needs the
 build that llama.cpp's own documentation recommends, with every instruction set of the machine. Takes about
-ten minutes of CPU time, once; a finished build is found again.
+four minutes of CPU time, once; a finished build is found again.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def build(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         source = _sources(folder)
         scripts = Path(sys.executable).parent  # cmake and ninja come as wheels
-        print("building llama.cpp for this machine, about ten minutes", file=sys.stderr)
+        print("building llama.cpp for this machine, about four CPU minutes", file=sys.stderr)
         ninja = f"-DCMAKE_MAKE_PROGRAM={scripts / 'ninja'}"
         _run(scripts / "cmake", "-S", source, "-B", folder / "build", "-G", "Ninja", ninja, *_OPTIONS)
         _run(scripts / "cmake", "--build", folder / "build", "--target", "llama", "-j", str(os.cpu_count()))
