@@ -126,6 +126,7 @@ def new_header(
             "cpu": here.cpu,
             "cores": here.num_cores,
             "system": here.system,
+            **_clock(),
             "memory_bytes": here.memory_bytes,
             "memory_free_bytes": here.memory_free_bytes,
             **_disk(model),
@@ -179,6 +180,22 @@ def _context(cell: Mapping[str, Any]) -> float | None:
     means = [(lengths.get(name) or {}).get("mean") for name in ("input_tokens", "output_tokens")]
     known = [float(mean) for mean in means if mean is not None]
     return sum(known) if len(known) == 2 else None
+
+
+def _clock() -> dict[str, Any]:
+    """What the kernel says of the first core's frequency; empty values where it says nothing."""
+    folder = Path("/sys/devices/system/cpu/cpu0/cpufreq")
+    found: dict[str, Any] = {}
+    for name, file in (
+        ("governor", "scaling_governor"),
+        ("khz", "scaling_cur_freq"),
+        ("max_khz", "cpuinfo_max_freq"),
+    ):
+        try:
+            found[name] = (folder / file).read_text().strip()
+        except OSError:
+            found[name] = None
+    return found
 
 
 def _disk(model: LoadedModel) -> dict[str, Any]:

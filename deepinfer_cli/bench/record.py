@@ -38,6 +38,7 @@ SCHEMA_VERSION: Final = 1
 JOURNAL: Final = "repetitions.jsonl"
 CELLS: Final = "cells.json"
 CONVERGED_WIDTH: Final = 0.05  # half of the 95 % interval of the median, relative to it
+OUTLIER_REACH: Final = 6.0  # median distances; about four standard deviations of a normal distribution
 QUIET_SHARE: Final = 0.1  # of the machine that others may use before wall times are doubted
 
 
@@ -101,6 +102,8 @@ class CellResult:
             notes.append("busy machine")
         if max(self.samples("roofline.share"), default=0.0) > 1.0:
             notes.append("above the limit: its measurement was disturbed")
+        if outliers := num_outliers(self.samples(PRIMARY)):
+            notes.append(f"{outliers} of {len(self.repetitions)} repetitions far off")
         if len(set(self._hashes())) > 1 and self.cell.load.prompts == "repeated":
             notes.append("outputs differed between repetitions")
         if self.cell.load.concurrency >= self.cell.num_prompts:
@@ -145,6 +148,16 @@ class CellResult:
             for reason, count in repetition["correctness"]["finish_reasons"].items():
                 total[reason] = total.get(reason, 0) + count
         return total
+
+
+def num_outliers(values: Sequence[float]) -> int:
+    """Values further from the median than OUTLIER_REACH times the median distance; 0 below five values. They
+    are counted, not left out."""
+    if len(values) < 5:
+        return 0
+    middle = statistics.median(values)
+    distance = statistics.median(abs(v - middle) for v in values)
+    return sum(abs(v - middle) > OUTLIER_REACH * max(distance, 0.01 * abs(middle)) for v in values)
 
 
 class Journal:

@@ -37,7 +37,7 @@ from deepinfer_cli.config.values import redact
 from deepinfer_cli.console import Console
 from deepinfer_cli.engine.batch_run import load_model
 from deepinfer_cli.engine.signals import StopRequest
-from deepinfer_cli.errors import EXIT_OK, EXIT_ROWS_FAILED, InputError, UsageError
+from deepinfer_cli.errors import EXIT_OK, EXIT_ROWS_FAILED, ConfigError, InputError, UsageError
 from deepinfer_cli.models.types import LoadedModel
 
 VERBS: Final = ("compare", "plot", "kernels")
@@ -198,6 +198,11 @@ def kernels(config: RunConfig, options: Options, console: Console) -> int:
 
 def measure(config: RunConfig, options: Options, console: Console) -> int:
     """Measures a point or a sweep; the exit code."""
+    if config.engine.accelerator != "cpu":
+        raise ConfigError(
+            f"accelerator {config.engine.accelerator} cannot be measured: this build computes on the CPU",
+            f"it was set by {config.origin('accelerator')}; --accelerator cpu overrides that",
+        )
     sweep = _sweep(options)
     if options.against is not None:
         check_peer(options.against)

@@ -147,6 +147,7 @@ def test_rows_of_the_user(tmp_path: Path) -> None:
         (("--slo", "itl=5"), "unknown limit 'itl'"),
         (("--budget", "soon"), "--budget takes a time such as 90s or 8m"),
         (("--price-per-hour", "-1"), "--price-per-hour takes a number"),
+        (("--accelerator", "nvidia"), "accelerator nvidia cannot be measured"),
         (("--format", "xml"), "--format is table, md, csv, json, jsonl"),
         (("sweep.yaml",), "deepinfer bench --sweep sweep.yaml"),
         (("--sweep", str(SWEEP), "--concurrency", "4"), "--concurrency: the sweep varies concurrency"),

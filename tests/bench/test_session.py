@@ -11,7 +11,7 @@ import pytest
 from deepinfer_cli.bench import session as sessions
 from deepinfer_cli.bench.asks import SyntheticAsks
 from deepinfer_cli.bench.measure import Measurement, Stopped
-from deepinfer_cli.bench.record import CellResult, Journal, as_document, read_journal, restore
+from deepinfer_cli.bench.record import CellResult, Journal, as_document, num_outliers, read_journal, restore
 from deepinfer_cli.bench.session import MAX_REPETITIONS, MIN_REPETITIONS, Effort, Session
 from deepinfer_cli.bench.spec import Slo, Sweep
 from deepinfer_cli.config.run_config import RunConfig
@@ -186,6 +186,13 @@ def test_an_interruption_keeps_what_was_finished_and_a_resume_does_the_rest(tmp_
     lines = [json.loads(line) for line in journal.read_text().splitlines()]
     assert sum(line["kind"] == "repetition" for line in lines) == 6
     assert restore(results_of(Sweep({}, {"num_prompts": 77})), read_journal(tmp_path)) == 6
+
+
+def test_repetitions_far_off_are_counted() -> None:
+    assert num_outliers([100.0, 101.0, 99.0, 100.5, 60.0]) == 1
+    assert num_outliers([100.0, 101.0, 99.0, 100.5, 98.0]) == 0
+    assert num_outliers([100.0, 100.0, 100.0, 100.0, 100.1]) == 0
+    assert num_outliers([1.0, 100.0]) == 0
 
 
 def test_a_document_holds_every_cell_and_every_repetition() -> None:
