@@ -54,6 +54,7 @@ class Chain:
         tally, num_planned = self.place.tally, self.num_left
         while self.num_left:
             holes = self.rng.random() < 0.2 and self._lose_pages()
+            before = self.place.good_rows()
             process = self.place.start("--resume", model=self._model())
             try:
                 ended = self._wait(process, holes, num_planned)
@@ -68,6 +69,7 @@ class Chain:
                 continue
             self.num_left -= 1
             tally.injected += 1
+            self.place.check_kept(before, self.replay)
             if not self._is_expected(code):
                 self.place.complain(f"{self.replay}: ended with {code}")
                 return tally

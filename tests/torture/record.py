@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import gzip
-import io
+import contextlib
 import json
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+import zstandard
 
 HEADS = ("fault", "injected", "rows checked", "lost", "duplicated", "changed")
 
@@ -80,19 +82,24 @@ def in_order(data: bytes) -> bytes:
 
 
 def plain(path: Path) -> bytes:
-    """An output's rows, decompressed by its suffix; a missing file has none."""
+    """An output's rows, decompressed by its suffix as far as it goes; a missing file has none."""
     if not path.exists():
         return b""
     data = path.read_bytes()
-    if path.suffix == ".gz":
-        return gzip.decompress(data)
-    if path.suffix == ".zst":
-        import zstandard
-
-        stream = zstandard.ZstdDecompressor().stream_reader(io.BytesIO(data), read_across_frames=True)
-        with stream:
-            return stream.read()
-    return data
+    if path.suffix not in (".gz", ".zst"):
+        return data
+    parts: list[bytes] = []
+    with contextlib.suppress(zlib.error, zstandard.ZstdError):
+        while data:
+            if path.suffix == ".gz":
+                gz = zlib.decompressobj(31)
+                parts.append(gz.decompress(data))
+                data = gz.unused_data
+            else:
+                zst = zstandard.ZstdDecompressor().decompressobj()
+                parts.append(zst.decompress(data))
+                data = zst.unused_data
+    return b"".join(parts)
 
 
 def record(tallies: dict[str, Tally], about: dict[str, Any]) -> dict[str, Any]:

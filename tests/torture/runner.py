@@ -11,11 +11,18 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 
-from tests.torture import kills, loaders
+from tests.torture import calls, disk, engine, kills, loaders, power
 from tests.torture.jobs import Job, Scale, Scenario, Space
 from tests.torture.record import Tally
 
-SCENARIOS: dict[str, Scenario] = {"kills": kills.SCENARIO, "loaders": loaders.SCENARIO}
+SCENARIOS: dict[str, Scenario] = {
+    "kills": kills.SCENARIO,
+    "calls": calls.SCENARIO,
+    "power": power.SCENARIO,
+    "disk": disk.SCENARIO,
+    "engine": engine.SCENARIO,
+    "loaders": loaders.SCENARIO,
+}
 _KEPT = Path("build/torture/failed")  # folders of failing jobs
 
 

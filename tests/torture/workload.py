@@ -5,16 +5,19 @@ Everything is made once a run, in one folder that all jobs read.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import random
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from deepinfer_cli.__main__ import main
 from tests.support.runs import command, environment
 from tests.support.tiny_models import TinyLlama, cached
 from tests.torture.record import Tally, in_order, plain
@@ -150,6 +153,14 @@ def fake_work(folder: Path, count: int = NUM_ROWS, shapes: Sequence[Shape] = SHA
     return work
 
 
+def good_rows(files: Iterable[Path], expected: bytes) -> frozenset[bytes]:
+    """Lines of all files that an uninterrupted run writes too."""
+    found: set[bytes] = set()
+    for path in files:
+        found.update(plain(path).splitlines())
+    return frozenset(found.intersection(expected.splitlines()))
+
+
 @dataclass
 class Place:
     """One job's folder with one output in the making."""
@@ -158,6 +169,7 @@ class Place:
     shape: Shape
     folder: Path
     tally: Tally
+    said_in: Path | None = None  # where stderr goes; None = beside the folder
 
     @property
     def out(self) -> Path:
@@ -170,13 +182,17 @@ class Place:
     @property
     def said(self) -> str:
         """What the last process wrote to stderr."""
-        return (self.folder.parent / f"{self.folder.name}.stderr").read_text(errors="replace")
+        return self._stderr.read_text(errors="replace")
+
+    @property
+    def _stderr(self) -> Path:
+        return (self.said_in or self.folder.parent) / f"{self.folder.name}.stderr"
 
     def start(
         self, *more: str, env: Mapping[str, str] | None = None, model: str | None = None
     ) -> subprocess.Popen[bytes]:
         self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder.parent / f"{self.folder.name}.stderr").open("wb") as stderr:
+        with self._stderr.open("wb") as stderr:
             return subprocess.Popen(
                 self.work.command(self.shape, self.folder, *more, model=model),
                 stdin=subprocess.DEVNULL,
@@ -191,6 +207,27 @@ class Place:
             return process.wait(TIMEOUT_S)
         finally:
             process.kill()
+
+    def run_here(self, *more: str, model: str | None = None) -> int:
+        """As `run`, in this process: a start costs more than the rows."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            code = main(self.work.command(self.shape, self.folder, *more, model=model)[3:])
+        self._stderr.write_text(said.getvalue())
+        return code
+
+    def good_rows(self) -> frozenset[bytes]:
+        """Final rows that no later attempt may need to run again; a copy that is being made has none of its
+        own."""
+        files = [path for path in self.folder.glob("*") if not path.name.startswith(".merged.")]
+        return good_rows(files, self.expected)
+
+    def check_kept(self, before: frozenset[bytes], what: str) -> None:
+        num_lost = len(before - good_rows(self.folder.iterdir(), self.expected))
+        if num_lost:
+            self.tally.lost += num_lost
+            self.tally.failures.append(f"{what}: {num_lost} finished rows are gone")
 
     def complain(self, what: str) -> None:
         last = self.said.strip().splitlines()[-3:]
