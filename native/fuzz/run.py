@@ -24,6 +24,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=120, help="in total, shared by the targets")
     parser.add_argument("--only", action="append", help="a target, without _fuzz; may be repeated")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="for building")
+    parser.add_argument("--build-only", action="store_true")
+    parser.add_argument("--no-build", action="store_true", help="the targets are there")
     options = parser.parse_args()
 
     compiler = libfuzzer_compiler()
@@ -33,7 +35,10 @@ def main() -> int:
     if not names:
         print("no such target", file=sys.stderr)
         return 2
-    build(options.build, compiler, names, options.jobs)
+    if not options.no_build:
+        build(options.build, compiler, names, options.jobs)
+    if options.build_only:
+        return 0
     targets = [options.build / "fuzz" / name for name in names]
     seconds = max(1, options.seconds // len(targets))
     failed = [t.name for t in targets if not run(t, options.build, seconds, compiler is not None)]

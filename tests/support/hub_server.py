@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+_DRIPS = 40  # pieces of a slow transfer
+_pause = time.sleep  # tests replace time.sleep where the product calls it
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
@@ -30,6 +33,7 @@ class Hub:
     ignores_ranges: bool = False
     redirects: bool = False
     unlisted: tuple[str, ...] = ()  # in the listing, but 404
+    drip_seconds: float = 0.0  # between pieces of a transfer
     stalls: int = 0  # so many transfers still send a part and then nothing
     answer: bytes | None = None  # the answer to everything, such as a portal's page
     listing: dict[str, object] | None = None  # in place of the true one
@@ -150,8 +154,12 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body) if length is None else length))
         self.end_headers()
-        self.wfile.write(body if sent is None else body[:sent])
-        self.wfile.flush()
+        given = body if sent is None else body[:sent]
+        step = len(given) // _DRIPS + 1 if self.hub.drip_seconds else max(1, len(given))
+        for begin in range(0, len(given), step):
+            self.wfile.write(given[begin : begin + step])
+            self.wfile.flush()
+            _pause(self.hub.drip_seconds)
         if sent is not None:
             self.close_connection = True
 

@@ -202,7 +202,7 @@ def _prepare(shared: Path, _scale: Scale) -> None:
 
 
 def _jobs(scale: Scale) -> list[Job]:
-    jobs = [Job("engine", ENGINES, seed, {"engines": 500}) for seed in scale.seeds(10)]
+    jobs = [Job("engine", ENGINES, seed, {"engines": 1000}) for seed in scale.seeds(10)]
     return jobs + [Job("engine", RUNS, seed, {"runs": 10}) for seed in scale.seeds(6)]
 
 

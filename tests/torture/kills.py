@@ -53,7 +53,7 @@ class Chain:
     def run(self) -> Tally:
         tally, num_planned = self.place.tally, self.num_left
         while self.num_left:
-            holes = self.rng.random() < 0.2 and self._lose_pages()
+            holes = self.place.shape.is_plain and self.rng.random() < 0.2 and self._lose_pages()
             before = self.place.good_rows()
             process = self.place.start("--resume", model=self._model())
             try:
@@ -157,7 +157,7 @@ class Chain:
 
 def _prepare(shared: Path, scale: Scale) -> None:
     tiny_work(shared)
-    fake_work(shared, shapes=_PLAIN)
+    fake_work(shared)
     if scale.small_model is not None:
         work = Work(shared, "real", scale.small_model)
         work.prepare(plain_rows(_REAL_ROWS, 8), _PLAIN)
@@ -167,7 +167,7 @@ def _jobs(scale: Scale) -> list[Job]:
     jobs = []
     for fault, number, kills in ((KILL, 20, 15), (INTERRUPT, 5, 10), (RETRY, 10, 10)):
         for seed in scale.seeds(number):
-            shape = SHAPES[seed % len(SHAPES)] if fault == KILL else SHAPES[0]
+            shape = SHAPES[seed % len(SHAPES)] if fault != INTERRUPT else SHAPES[0]
             jobs.append(Job("kills", fault, seed, {"kills": kills, "shape": shape}))
     kills = 20 if scale.factor >= 1 else 4
     real = {"kills": kills, "shape": SHAPES[0], "model": scale.small_model}
@@ -182,7 +182,7 @@ def _run(job: Job, space: Space) -> Tally:
             return Tally(not_run="the small model is not there")
         work = Work(space.shared, "real", job.settings["model"])
     elif job.fault == RETRY:
-        work = fake_work(space.shared, shapes=_PLAIN)
+        work = fake_work(space.shared)
     else:
         work = tiny_work(space.shared)
     place = Place(work, shape, space.own / "run", tally)

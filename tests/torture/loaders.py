@@ -11,7 +11,7 @@ TARGETS = {**fuzz_config.TARGETS, **fuzz_model_files.TARGETS}
 
 
 def _jobs(scale: Scale) -> list[Job]:
-    seconds = max(1.0, scale.seconds * scale.factor)
+    seconds = max(1.0, scale.seconds * min(scale.factor, 1.0))
     return [
         Job("loaders", f"fuzz {name.replace('_', ' ')}", scale.seed, {"target": name, "seconds": seconds})
         for name in TARGETS

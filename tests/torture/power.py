@@ -172,7 +172,8 @@ class PowerLoss:
 
     def run(self, num_crashes: int, hows: Sequence[str], *, in_process: bool) -> Tally:
         start, calls, inodes = self._record()
-        expected = frozenset(self.place.expected.splitlines())
+        is_plain = self.place.shape.is_plain
+        expected = frozenset(self.place.expected.splitlines() if is_plain else ())
         for number in range(num_crashes):
             how, rng = self.rng.choice(hows), random.Random(self.rng.randrange(1 << 60))
             disk = Disk(start, expected)
@@ -191,6 +192,8 @@ class PowerLoss:
         """Files before the attempt, its calls, and inodes of the files."""
         place, rng = self.place, self.rng
         before = rng.choice(("nothing", "some rows", "failed rows", "lost pages"))
+        if not place.shape.is_plain and before == "lost pages":
+            before = "some rows"
         if before != "nothing":
             faults = f"fake:0,throw_rate=0.1,seed={rng.randrange(1 << 30)}" if before == "failed rows" else None
             place.run_here(model=faults if place.work.model == "fake" else None)

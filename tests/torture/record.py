@@ -36,7 +36,9 @@ class Tally:
         self.duplicated += other.duplicated
         self.changed += other.changed
         self.failures += other.failures
-        self.figures |= other.figures
+        for name, value in other.figures.items():
+            is_count = isinstance(value, int) and name in self.figures
+            self.figures[name] = self.figures[name] + value if is_count else value
         self.not_run = self.not_run or other.not_run
 
     def compare(self, expected: bytes, found: bytes, what: str) -> None:

@@ -11,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 
-from tests.torture import calls, disk, engine, kills, loaders, power
+from tests.torture import calls, disk, engine, fuzz, hub, kills, loaders, many_rows, power
 from tests.torture.jobs import Job, Scale, Scenario, Space
 from tests.torture.record import Tally
 
@@ -22,6 +22,9 @@ SCENARIOS: dict[str, Scenario] = {
     "disk": disk.SCENARIO,
     "engine": engine.SCENARIO,
     "loaders": loaders.SCENARIO,
+    "hub": hub.SCENARIO,
+    "fuzz": fuzz.SCENARIO,
+    "rows": many_rows.SCENARIO,
 }
 _KEPT = Path("build/torture/failed")  # folders of failing jobs
 
@@ -32,7 +35,7 @@ def run_job(job: Job, shared: Path, root: Path) -> Tally:
     own.mkdir(parents=True)
     try:
         tally = SCENARIOS[job.scenario].run(job, Space(shared, own))
-    except Exception:
+    except (Exception, SystemExit):
         tally = Tally(failures=[f"{job.replay}: {traceback.format_exc()}"])
     if not tally.is_clean:
         kept = _KEPT / job.name
