@@ -38,7 +38,9 @@ def small_disk(folder: Path) -> Iterator[str]:
     with image.open("wb") as file:
         file.truncate(_MIB << 20)
     kind = ""
-    if _done("mkfs.ext4", "-q", "-F", "-m", "0", str(image)) and _done("mount", "-o", "loop", str(image), str(folder)):
+    if _done("mkfs.ext4", "-q", "-F", "-m", "0", str(image)) and _done(
+        "mount", "-o", "loop", str(image), str(folder)
+    ):
         kind = "ext4, loop-mounted"
     elif _done("mount", "-t", "tmpfs", "-o", f"size={_MIB}m", "tmpfs", str(folder)):
         kind = "tmpfs of limited size"
@@ -120,7 +122,11 @@ def run_filling(job: Job, space: Space) -> Tally:
         tally = Tally(figures={"file system": kind})
         shape = SHAPES[job.seed % len(SHAPES)]
         place = Place(
-            fake_work(space.shared, NUM_ROWS, SHAPES), shape, Path(root) / "disk/run", tally, said_in=space.own
+            fake_work(space.shared, NUM_ROWS, SHAPES),
+            shape,
+            Path(root) / "disk/run",
+            tally,
+            said_in=space.own,
         )
         return Filling(place, job.rng(), job.replay).run(job.settings["fills"])
 

@@ -1,8 +1,8 @@
 """Executors that fail, return nonsense, dawdle and run out of blocks, many engines from many seeds.
 
-Each seed makes an engine of random sizes around the built-in fake model with random faults, and submits random
-requests. Every request has to come back once, as a result or an error; every result has to be the one that an
-undisturbed engine gives; blocks are recounted at every step and all free at the end.
+Each seed makes an engine of random sizes around the built-in fake model with random faults, and submits
+random requests. Every request has to come back once, as a result or an error; every result has to be the one
+that an undisturbed engine gives; blocks are recounted at every step and all free at the end.
 """
 
 from __future__ import annotations
@@ -42,7 +42,11 @@ def plan(rng: random.Random) -> Plan:
     requests = tuple(_request(rng, number) for number in range(rng.randint(1, 40)))
     largest = max(_tokens_of(request) for request in requests)
     faults: dict[str, Any] = {"seed": rng.randrange(1 << 31)}
-    for key, rates in (("throw_rate", (0.01, 0.1, 0.4)), ("nan_rate", (0.01, 0.1)), ("copy_rate", (0.1, 0.5))):
+    for key, rates in (
+        ("throw_rate", (0.01, 0.1, 0.4)),
+        ("nan_rate", (0.01, 0.1)),
+        ("copy_rate", (0.1, 0.5)),
+    ):
         if rng.random() < 0.5:
             faults[key] = rng.choice(rates)
     if rng.random() < 0.2:
@@ -104,7 +108,9 @@ def drive(engine: Any, requests: Sequence[dict[str, Any]], tally: Tally, what: s
             waiting.pop()
         completions = engine.poll(64, _PATIENCE_S)
         if not completions:
-            tally.failures.append(f"{what}: hangs with {len(done)} of {len(requests)} done: {engine.describe()}")
+            tally.failures.append(
+                f"{what}: hangs with {len(done)} of {len(requests)} done: {engine.describe()}"
+            )
             return done
         for completion in completions:
             tally.duplicated += completion.id in done

@@ -107,7 +107,16 @@ class Downloads:
 
     def _attempt(self, hub: Hub, fault: Fault) -> None:
         plain = Hub(dict(self._files))
-        for key in ("files", "status", "gated", "token", "drops", "drop_share", "wrong_bytes", "ignores_ranges"):
+        for key in (
+            "files",
+            "status",
+            "gated",
+            "token",
+            "drops",
+            "drop_share",
+            "wrong_bytes",
+            "ignores_ranges",
+        ):
             setattr(hub, key, getattr(plain, key))
         for key in ("redirects", "unlisted", "revisions", "stalls", "loops", "drip_seconds"):
             setattr(hub, key, getattr(plain, key))

@@ -6,6 +6,7 @@ last tenth of the rows against the first, start-up left out. Both are reported; 
 
 from __future__ import annotations
 
+import itertools
 import os
 import statistics
 from collections.abc import Sequence
@@ -79,7 +80,7 @@ def measure(seen: Sequence[Seen], num_rows: int) -> Measured:
 
 def _cpu_at(seen: Sequence[Seen], num_rows: int) -> float:
     """CPU time when so many rows were written, between two samples."""
-    for before, after in zip(seen, seen[1:], strict=False):
+    for before, after in itertools.pairwise(seen):
         if before.num_rows <= num_rows <= after.num_rows and after.num_rows > before.num_rows:
             share = (num_rows - before.num_rows) / (after.num_rows - before.num_rows)
             return before.cpu_seconds + share * (after.cpu_seconds - before.cpu_seconds)
@@ -102,7 +103,9 @@ def check_rows(out: Path, num_rows: int, tally: Tally) -> None:
 def _jobs(scale: Scale) -> list[Job]:
     def job(fault: str, num_rows: int) -> Job:
         rows = max(2000, round(num_rows * min(1.0, scale.factor)))
-        return Job("rows", fault, scale.seed, {"rows": rows, "runs": 3 if scale.count is None else 1}, alone=True)
+        return Job(
+            "rows", fault, scale.seed, {"rows": rows, "runs": 3 if scale.count is None else 1}, alone=True
+        )
 
     return [job(FAKE, NUM_FAKE), job(LLAMA, NUM_LLAMA)]
 
@@ -126,7 +129,9 @@ def _run(job: Job, space: Space) -> Tally:
     growth = statistics.median(r.growth for r in runs)
     table = max(r.table_bytes_a_row for r in runs)
     if growth > _ALLOWED_GROWTH and num_rows >= NUM_LLAMA:
-        tally.failures.append(f"private memory grew by {100 * growth:.1f} %, {100 * _ALLOWED_GROWTH:.0f} % is allowed")
+        tally.failures.append(
+            f"private memory grew by {100 * growth:.1f} %, {100 * _ALLOWED_GROWTH:.0f} % is allowed"
+        )
     if table > _TABLE_BYTES_A_ROW and num_rows >= NUM_LLAMA:
         tally.failures.append(f"the id table takes {table:.1f} bytes a row, {_TABLE_BYTES_A_ROW} are allowed")
     ratios = [r.decile_ratio for r in runs]

@@ -185,7 +185,9 @@ class PowerLoss:
             self._resume(disk.after_crash(how, rng), what, how, in_process)
             if disk.gone:
                 self.place.tally.lost += len(disk.gone)
-                self.place.tally.failures.append(f"{what}: {len(disk.gone)} rows had been synced, and are gone")
+                self.place.tally.failures.append(
+                    f"{what}: {len(disk.gone)} rows had been synced, and are gone"
+                )
         return self.place.tally
 
     def _record(self) -> tuple[dict[str, bytes], list[Call], dict[str, int]]:
@@ -195,7 +197,9 @@ class PowerLoss:
         if not place.shape.is_plain and before == "lost pages":
             before = "some rows"
         if before != "nothing":
-            faults = f"fake:0,throw_rate=0.1,seed={rng.randrange(1 << 30)}" if before == "failed rows" else None
+            faults = (
+                f"fake:0,throw_rate=0.1,seed={rng.randrange(1 << 30)}" if before == "failed rows" else None
+            )
             place.run_here(model=faults if place.work.model == "fake" else None)
             with place.out.open("r+b") as file:
                 size = file.seek(0, 2)

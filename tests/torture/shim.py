@@ -30,7 +30,17 @@ def build(folder: Path) -> Path:
     library = folder / "shim.so"
     if not library.exists():
         compiler = shlex.split(os.environ.get("CXX", "g++"))
-        options = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-fPIC", "-shared", str(_SOURCE), "-o", str(library)]
+        options = [
+            "-std=c++20",
+            "-O1",
+            "-Wall",
+            "-Wextra",
+            "-fPIC",
+            "-shared",
+            str(_SOURCE),
+            "-o",
+            str(library),
+        ]
         subprocess.run([*compiler, *options, "-ldl"], check=True, stdin=subprocess.DEVNULL)
     return library
 

@@ -37,7 +37,9 @@ def test_a_call_that_fails(shared: Path, tmp_path: Path) -> None:
     assert tally.injected and tally.rows_checked == NUM_ROWS
 
 
-@pytest.mark.parametrize("fault", ["write:0:ENOSPC:on", "write:1:torn", "fsync:1:EIO", "rename:0:EIO", "open:1:EIO"])
+@pytest.mark.parametrize(
+    "fault", ["write:0:ENOSPC:on", "write:1:torn", "fsync:1:EIO", "rename:0:EIO", "open:1:EIO"]
+)
 def test_the_library_makes_calls_fail(shared: Path, tmp_path: Path, fault: str) -> None:
     place = place_in(shared, tmp_path)
     env = shim.environment(shim.build(shared), place.folder, fault=fault)
@@ -47,7 +49,9 @@ def test_the_library_makes_calls_fail(shared: Path, tmp_path: Path, fault: str) 
 
 def test_power_losses(shared: Path, tmp_path: Path) -> None:
     place = place_in(shared, tmp_path)
-    loss = power.PowerLoss(place, Job("power", "loss", 3).rng(), shim.build(shared), tmp_path / "calls", "here")
+    loss = power.PowerLoss(
+        place, Job("power", "loss", 3).rng(), shim.build(shared), tmp_path / "calls", "here"
+    )
     tally = loss.run(8, (*power._HARMLESS, "stale"), in_process=True)
     assert tally.is_clean, tally.failures
     assert tally.injected == 8 and tally.rows_checked
