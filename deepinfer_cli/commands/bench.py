@@ -73,11 +73,14 @@ def _command(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[FILE.yaml]", help="With --sweep: the sweep; or `compare A B`, `plot RUN`, `kernels`"
+            metavar="FILE.yaml", help="With --sweep: the sweep; or `compare A B`, `plot RUN`, `kernels`"
         ),
     ] = None,
     config: Annotated[
-        str | None, _option("--config", "YAML file with settings", CONFIG_PANEL, "FILE")
+        str | None,
+        typer.Option(
+            "--config", "-c", metavar="FILE", help="YAML file with settings", rich_help_panel=CONFIG_PANEL
+        ),
     ] = None,
     profile: Annotated[
         str | None, _option("--profile", "Section of the config file", CONFIG_PANEL, "NAME")
