@@ -89,8 +89,8 @@ The header holds what must be equal before two numbers may be compared: `checkpo
 `runtime` (engine, build, file layout), `effort_and_context`, `memory_and_disk`, `task_mix`, `decode_speed` (at
 the contexts of these cells) and `basis` (clock, order, interval).
 
-`output_hash` is a hash of all tokens of the first repetition: same load, seed and arithmetic, same hash, on any
-machine.
+`output_hash` is a hash of all tokens of the first repetition: the same cell of the same sweep, with the same
+seed and arithmetic, has the same hash on any machine.
 """
 
 

@@ -139,7 +139,7 @@ class CellResult:
         return [str(value_at(r, "correctness.output_hash")) for r in self.repetitions]
 
     def _output_hash(self) -> str | None:
-        """Of the first repetition: the same load, seed and arithmetic give the same hash on any machine."""
+        """Of the first repetition: same sweep, seed and arithmetic, same hash, on any machine."""
         return self._hashes()[0] if self.status == "ok" else None
 
     def _finish_reasons(self) -> dict[str, int]:
