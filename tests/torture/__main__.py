@@ -71,6 +71,7 @@ def main() -> int:
     )
     print(table(document))
     print("\n".join(remarks(document)))
+    print(f"{document['wall_seconds'] / 60:.1f} minutes, {document['cpu_seconds'] / 60:.1f} CPU minutes")
     if options.output:
         options.output.parent.mkdir(parents=True, exist_ok=True)
         options.output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

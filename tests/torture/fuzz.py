@@ -16,7 +16,7 @@ from tests.torture.record import Tally
 ROOT = Path(__file__).resolve().parents[2]
 _BUILD = ROOT / "build" / "fuzz"
 _RUN = ROOT / "native" / "fuzz" / "run.py"
-_COUNT = re.compile(r"([\d,]+) (?:runs|inputs)\b")
+_COUNT = re.compile(r"([\d,]+) (?:runs|mutations|inputs)\b")
 _LAST_LINES = 8
 
 
