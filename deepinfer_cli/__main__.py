@@ -107,12 +107,15 @@ def _leave_at_once_if_stuck(code: int) -> None:
 
 def main(args: Sequence[str] | None = None) -> int:
     """Runs one command line; the exit code."""
-    stdout_open = fill_closed_descriptors()
-    from deepinfer_cli.console import Console, report
-    from deepinfer_cli.errors import EXIT_BROKEN_PIPE, InternalError, describe
+    try:
+        stdout_open = fill_closed_descriptors()
+        from deepinfer_cli.console import Console, report
+        from deepinfer_cli.errors import EXIT_BROKEN_PIPE, InternalError, describe
 
-    console = Console(stdout_open=stdout_open)
-    previous = _raise_on_terminate()
+        console = Console(stdout_open=stdout_open)
+        previous = _raise_on_terminate()
+    except KeyboardInterrupt:  # while the program loads there is nothing to tidy up, and nobody to say so
+        return 128 + signal.SIGINT
     debug = bool(os.environ.get("DEEPINFER_DEBUG"))
     try:
         code = run_command(sys.argv[1:] if args is None else args, console)

@@ -221,3 +221,14 @@ def test_a_full_device_is_a_sentence() -> None:
     done = shell("$DI --help > /dev/full")
     assert done.returncode == 1
     assert done.stderr == "error: No space left on device\n"
+
+
+def test_ctrl_c_while_the_program_loads_is_quiet(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted() -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(entry, "fill_closed_descriptors", interrupted)
+    assert entry.main(["--version"]) == 130
+    assert capfd.readouterr().err == ""
