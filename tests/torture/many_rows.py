@@ -38,7 +38,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Measured:
-    growth: float  # of private memory less the id table, after the warm rows
+    growth: float  # of private memory less the id table: medians of the last tenth over the first
     mib: float  # the same, at most
     table_bytes_a_row: float
     decile_ratio: float  # CPU time a row, last tenth over first
@@ -65,12 +65,13 @@ def measure(seen: Sequence[Seen], num_rows: int) -> Measured:
     steady = [s for s in seen if s.num_rows >= _WARM_SHARE * num_rows]
     sizes = table_bytes(sorted({s.num_rows for s in steady}))
     net = [s.private_bytes - sizes[s.num_rows] for s in steady]
-    tenth = num_rows // 10
+    tenth, last_rows = num_rows // 10, steady[-1].num_rows
+    begin = [size for size, s in zip(net, steady, strict=True) if s.num_rows <= steady[0].num_rows + tenth]
+    end = [size for size, s in zip(net, steady, strict=True) if s.num_rows >= last_rows - tenth]
     first = _cpu_at(steady, steady[0].num_rows + tenth) - steady[0].cpu_seconds
-    last_rows = steady[-1].num_rows
     last = steady[-1].cpu_seconds - _cpu_at(steady, last_rows - tenth)
     return Measured(
-        growth=max(net) / net[0] - 1,
+        growth=statistics.median(end) / statistics.median(begin) - 1,
         mib=max(net) / 2**20,
         table_bytes_a_row=sizes[last_rows] / last_rows,
         decile_ratio=last / max(first, 1e-9),
