@@ -234,7 +234,7 @@ def print_config(config: RunConfig) -> str:
 
 def _yaml_value(spec: Setting, value: Any) -> str:
     """JSON is YAML; floats as YAML 1.1 readers too take them for floats."""
-    if spec.kind == "float":
+    if spec.kind == "float" and value is not None:
         text = repr(float(value))
         mantissa, e, exponent = text.partition("e")
         return f"{mantissa}{'' if '.' in mantissa else '.0'}e{exponent}" if e else text

@@ -182,6 +182,7 @@ def test_printed_config_is_a_config(traps: str, tmp_path: Path) -> None:
         set_("temperature=1e-7"),
         set_("logit_bias={7: -3}"),
         set_("shard=1/4"),
+        set_("fsync=null"),
     ]
     config = resolve(uses, config_file=traps).config
     text = print_config(config)
