@@ -32,6 +32,17 @@ def _small_model() -> str | None:
         return None
 
 
+def _command(arguments: list[str]) -> str:
+    """For the record: what was done, without paths of this machine."""
+    shown, rest = ["python -m tests.torture"], iter(arguments)
+    for argument in rest:
+        if argument in ("--small-model", "--output"):
+            next(rest)
+        elif not argument.startswith(("--small-model=", "--output=")):
+            shown.append(argument)
+    return " ".join(shown)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     about = "\n".join(f"{name}: {scenario.about}" for name, scenario in SCENARIOS.items())
@@ -62,7 +73,7 @@ def main() -> int:
         tallies,
         {
             "machine": machine(),
-            "command": " ".join(["python -m tests.torture", *sys.argv[1:]]),
+            "command": _command(sys.argv[1:]),
             "seed": options.seed,
             "scale": options.scale,
             "wall_seconds": round(time.monotonic() - started, 1),
@@ -70,7 +81,8 @@ def main() -> int:
         },
     )
     print(table(document))
-    print("\n".join(remarks(document)))
+    for remark in remarks(document):
+        print(remark)
     print(f"{document['wall_seconds'] / 60:.1f} minutes, {document['cpu_seconds'] / 60:.1f} CPU minutes")
     if options.output:
         options.output.parent.mkdir(parents=True, exist_ok=True)

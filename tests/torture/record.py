@@ -13,7 +13,7 @@ from typing import Any
 
 import zstandard
 
-HEADS = ("fault", "injected", "rows checked", "lost", "duplicated", "changed")
+HEADS = ("fault", "times injected", "rows checked", "lost", "duplicated", "changed")
 
 
 @dataclass
