@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from deepinfer_cli.bench.record import CELLS, JOURNAL
 from deepinfer_cli.bench.tables import rendered
-from deepinfer_cli.errors import OutputError, UsageError
+from deepinfer_cli.errors import UsageError
+from deepinfer_cli.results.durable import replace_text
 
 CONFIG: Final = "config.yaml"
 REPORT: Final = "report.html"
@@ -55,14 +56,4 @@ def check_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
 def write_views(folder: Path, document: Mapping[str, Any]) -> None:
     """Every form of the document, each replaced as a whole."""
     for name, form in VIEWS.items():
-        write_whole(folder / name, rendered(document, form))
-
-
-def write_whole(path: Path, text: str) -> None:
-    """A file that is there either as it was or as it shall be."""
-    beside = path.with_name(path.name + ".new")
-    try:
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror}") from None
+        replace_text(folder / name, rendered(document, form))

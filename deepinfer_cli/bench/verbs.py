@@ -39,6 +39,7 @@ from deepinfer_cli.engine.batch_run import load_model
 from deepinfer_cli.engine.signals import StopRequest
 from deepinfer_cli.errors import EXIT_OK, EXIT_ROWS_FAILED, ConfigError, InputError, UsageError
 from deepinfer_cli.models.types import LoadedModel
+from deepinfer_cli.results.durable import replace_text
 
 VERBS: Final = ("compare", "plot", "kernels")
 _PLAIN_WIDTH: Final = 100
@@ -411,7 +412,7 @@ class _Run:
 
         assert self.folder is not None
         text = f"# {self.header['command']}\n{print_config(self.config)}\n"
-        folders.write_whole(self.folder / folders.CONFIG, text)
+        replace_text(self.folder / folders.CONFIG, text)
 
     def _say_start(self, results: Sequence[CellResult], effort: Effort) -> None:
         times = f"{effort.repetitions} repetitions" if effort.repetitions else "5 to 15 repetitions"
@@ -426,7 +427,7 @@ class _Run:
             from deepinfer_cli.bench.saved import report_html
 
             folders.write_views(self.folder, document)
-            folders.write_whole(self.folder / folders.REPORT, report_html(document))
+            replace_text(self.folder / folders.REPORT, report_html(document))
         self._show(document)
         return self._verdict(results, session, stop)
 

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 from pathlib import Path
 
 from deepinfer_cli.errors import OutputError
 
+# Some file systems cannot sync a folder, and a folder may be writable without being readable.
+_NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM)
+
 
 def sync_folder(path: str | Path) -> None:
-    """Puts the names in the folder of `path` on the disk; some file systems have no such thing."""
-    with contextlib.suppress(OSError):
+    """Puts the names in the folder of `path` on the disk. Raises OutputError when the disk fails at it."""
+    try:
         fd = os.open(Path(path).parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
         finally:
             os.close(fd)
+    except OSError as error:
+        if error.errno not in _NO_FOLDER_SYNC:
+            raise OutputError(f"cannot write the folder of {path}: {error.strerror}") from None
 
 
 def replace_text(path: str | Path, text: str) -> None:
