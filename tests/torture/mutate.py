@@ -57,7 +57,7 @@ def value(rng: random.Random, document: Any) -> Any:
             holder[key] = [holder[key]] * rng.choice((1, 2, 40))
         elif kind == 2:
             nested = holder[key]
-            for _ in range(rng.choice((1, 40, 300))):
+            for _ in range(rng.choice((1, 40, 100))):
                 nested = {"type": "Sequence", "normalizers": [nested]} if rng.random() < 0.5 else [nested]
             holder[key] = nested
         else:
