@@ -51,8 +51,8 @@ test-native: $(VENV)/.build
 	@$(BIN)/ctest --test-dir $(NATIVE) --output-on-failure -j $(JOBS)
 
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
-test: build test-native  ## native and Python tests that need no model download and no torch
-	$(PYTEST) -m 'not model and not oracle'
+test: build test-native  ## native and Python tests that need no model download, no torch and not long
+	$(PYTEST) -m 'not model and not oracle and not slow'
 
 $(VENV)/.oracle: $(VENV)/.build
 	$(INSTALL) -e '.[oracle]'

@@ -161,6 +161,7 @@ def test_usage_errors(args: tuple[str, ...], says: str, tmp_path: Path) -> None:
     assert says in done.stderr
 
 
+@pytest.mark.slow
 def test_an_interrupted_sweep_loses_nothing_and_goes_on(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     args = (

@@ -21,6 +21,7 @@ def tiny(request: pytest.FixtureRequest, tiny_root: Path) -> tuple[Path, str]:
     return cached(MODEL, tiny_root, kind, fmt), arithmetic
 
 
+@pytest.mark.slow
 def test_kernels_cover_every_shape_of_the_model(tiny: tuple[Path, str]) -> None:
     path, arithmetic = tiny
     done = deepinfer("bench", "kernels", "--model", path, "--threads", "1", "--format", "json")
@@ -42,6 +43,7 @@ def test_kernels_cover_every_shape_of_the_model(tiny: tuple[Path, str]) -> None:
     assert {"rms_norm", "swiglu", f"prepare_{arithmetic}"} <= names
 
 
+@pytest.mark.slow
 def test_kernels_as_a_table(tiny: tuple[Path, str]) -> None:
     done = deepinfer("bench", "kernels", "--model", tiny[0], "--threads", "1")
     lines = done.stdout.decode().splitlines()

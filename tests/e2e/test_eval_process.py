@@ -38,6 +38,7 @@ def kill_after(num_samples: int, folder: Path, args: list[str], how: signal.Sign
         return process.wait(60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_a_killed_evaluation_goes_on_to_the_same_files(tmp_path: Path, how: signal.Signals) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"

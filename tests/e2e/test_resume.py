@@ -77,6 +77,7 @@ def some_rows(count: int) -> list[dict[str, Any]]:
     return rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "flags",
     [(), ("--errors", "bad.jsonl"), ("--output-format", "openai"), ("--order", "completion")],

@@ -17,8 +17,8 @@ import pytest
 from tests.support.runs import environment, parse_rows, write_rows
 
 DEADLINE_S = 60.0  # generous: only a hang is a failure
-# A run in whose third step the device hangs for longer than any deadline here. Steps take long enough that all
-# rows of a file are in the engine when the first step ends.
+# A run in whose third step the device hangs for longer than any deadline here. Steps take long enough that
+# all rows of a file are in the engine when the first step ends.
 HANGS = "fake:0.3,hang_at_step=2,hang_seconds=600"
 RUN = "from deepinfer_cli.__main__ import main; sys.exit(main(sys.argv[1:]))"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -55,11 +56,12 @@ def value(rng: random.Random, document: Any) -> Any:
             del holder[key]
         elif kind == 1:
             holder[key] = [holder[key]] * rng.choice((1, 2, 40))
+            made = json.loads(json.dumps(made))  # no part is in two places: nesting one could make a circle
         elif kind == 2:
             nested = holder[key]
             for _ in range(rng.choice((1, 40, 100))):
                 nested = {"type": "Sequence", "normalizers": [nested]} if rng.random() < 0.5 else [nested]
             holder[key] = nested
         else:
-            holder[key] = rng.choice(ODD_VALUES)
+            holder[key] = copy.deepcopy(rng.choice(ODD_VALUES))
     return made

@@ -34,6 +34,7 @@ def whole_run(folder: Folder, rows: int = 12) -> bytes:
     return folder.out.read_bytes()
 
 
+@pytest.mark.slow
 def test_cut_at_every_byte(folder: Folder) -> None:
     folder.write(mixed_rows(4)[1:])
     folder.run()
