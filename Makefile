@@ -58,7 +58,7 @@ $(VENV)/.oracle: $(VENV)/.build
 	$(INSTALL) -e '.[oracle]'
 	@touch $@
 
-invariance: test-native  ## the whole grid of schedules, models and instruction sets, bit for bit (an hour)
+invariance: test-native  ## the whole grid of schedules, models and instruction sets, bit for bit (under an hour)
 	@seq 0 $$(($(JOBS) - 1)) | xargs -I{} -P $(JOBS) env DEEPINFER_TEST_GRID=1 DEEPINFER_TEST_PART={}/$(JOBS) $(NATIVE)/tests/cpu_invariance_test
 
 test-all: build test-native $(VENV)/.oracle  ## all tests: small model, oracles, every ISA level
@@ -110,7 +110,7 @@ fuzz: $(VENV)/.setup  ## every fuzz target in FUZZ_SECONDS together (FUZZ_ONLY=n
 # What the table of docs/reliability.md is made from. TORTURE=long: hours instead of minutes.
 TORTURE ?=
 TORTURE_FLAGS ?=
-torture: build  ## faults injected, runs resumed, every row compared (45 minutes on 2 quiet cores)
+torture: build  ## faults injected, runs resumed, every row compared (about half an hour on 2 quiet cores, by estimate)
 	$(BIN)/python -m tests.torture $(if $(filter long,$(TORTURE)),--scale 5 --seconds 600) --output build/torture/table.json $(TORTURE_FLAGS)
 reliability: $(VENV)/.setup  ## docs/reliability.md from the table of the last `make torture`
 	$(BIN)/python -m tests.torture.page build/torture/table.json docs/reliability.md

@@ -13,17 +13,21 @@ from deepinfer_cli import __version__
 _PACKAGE = Path(__file__).resolve().parent
 
 
-def _commit() -> str | None:
-    """Commit of the checkout that this package runs from; None for an installed package."""
+def git(*words: str) -> str | None:
+    """What git says of the checkout that this package runs from; None for an installed package."""
     root = _PACKAGE.parent
     if not (root / ".git").exists():
         return None
-    command = ["git", "-C", str(root), "rev-parse", "--short=12", "HEAD"]
+    command = ["git", "-C", str(root), *words]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip() or None
+    return done.stdout.strip()
+
+
+def _commit() -> str | None:
+    return git("rev-parse", "--short=12", "HEAD") or None
 
 
 def _native_facts() -> dict[str, Any] | None:

@@ -6,7 +6,6 @@ import hashlib
 import json
 import platform
 import shutil
-import subprocess
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,7 @@ from deepinfer_cli.bench.prompts import corpus_digest
 from deepinfer_cli.bench.spec import Cell, Sweep
 from deepinfer_cli.config.run_config import RunConfig
 from deepinfer_cli.models.types import LoadedModel
-from deepinfer_cli.version import version_facts
+from deepinfer_cli.version import git, version_facts
 
 # The seven things without which a figure says nothing, in the order in which they are printed.
 PINNED = (
@@ -52,15 +51,8 @@ def build_identity() -> dict[str, Any]:
 
 def _is_dirty() -> bool | None:
     """Whether the checkout differs from its commit; None outside of one."""
-    root = Path(__file__).resolve().parents[2]
-    if not (root / ".git").exists():
-        return None
-    command = ["git", "-C", str(root), "status", "--porcelain", "--untracked-files=no"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return bool(done.stdout.strip())
+    changes = git("status", "--porcelain", "--untracked-files=no")
+    return None if changes is None else bool(changes)
 
 
 def identity(model: LoadedModel, build: Mapping[str, Any], sweep: Sweep, peer: str | None) -> dict[str, Any]:
