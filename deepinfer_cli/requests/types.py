@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, field
 
+from deepinfer_cli.constraints.types import ConstraintSpec
 from deepinfer_cli.prompts.types import PromptInput
 
 # Every code a row error can carry, with the sentence of the reference page. Closed: a code that is not
@@ -125,6 +126,7 @@ class RequestRow:
     seed: int  # effective seed, 0 .. 2^63 - 1
     warnings: tuple[str, ...] = ()  # keys of WARNING_CODES
     field_prefix: str = ""  # "body." for envelopes: put before field names of later errors
+    constraint: ConstraintSpec | None = None  # what the text must fit; the row's own, else the run's
 
 
 @dataclass(frozen=True, slots=True)
