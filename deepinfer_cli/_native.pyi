@@ -91,6 +91,39 @@ class BpeTokenizer:
     @staticmethod
     def known_pre() -> list[str]: ...
 
+# --- constraints ----------------------------------------------------------------------------------
+
+class ConstraintMatcher:
+    # The state of one constrained text, for tests; the engine makes its own. One thread at a time.
+    # Bit t of mask() is set where token t is allowed; empty when error() says why.
+    def mask(self, vocab_size: int) -> bytes: ...
+    def accept(self, token: int) -> bool: ...  # a refused token changes nothing
+    def validate(self, tokens: list[int]) -> int: ...  # how many would be accepted
+    def rollback(self, num_tokens: int) -> bool: ...
+    # Tokens of which each is the only one that the mask allows after those before it.
+    def forced(self, vocab_size: int, max_tokens: int = 64) -> list[int]: ...
+    def done(self) -> bool: ...  # only end-of-sequence may follow
+    def is_accepting(self) -> bool: ...  # the text may end here
+    def error(self) -> str: ...  # empty while healthy
+
+class ConstraintTemplate:
+    # A compiled constraint. Any thread may clone it.
+    def clone(self) -> ConstraintMatcher: ...
+
+class Llguidance:
+    # The constraint engine, called without the GIL through the C functions that its wheel exports.
+    # NativeError unsupported: what of `library` does not fit. Without bpe nothing is forced.
+    def __init__(
+        self,
+        library: str,
+        tokens: list[bytes],  # bytes of every id, the spelling of special ones
+        special: list[bool],
+        eos_token_ids: list[int],
+        bpe: BpeTokenizer | None = None,  # how the model itself spells a text
+    ) -> None: ...
+    # NativeError bad_request: the engine's reason. Any thread may compile.
+    def compile(self, grammar: str) -> ConstraintTemplate: ...
+
 # --- engine ---------------------------------------------------------------------------------------
 
 class ThreadPool:
@@ -219,6 +252,7 @@ class Request:
         score_end: int = 0,
         on_logits: Callable[[int, memoryview], object] | None = None,  # (position, float32 row)
         token_times: bool = False,  # fill SampleResult.token_times
+        constraint: ConstraintTemplate | None = None,
     ) -> None: ...
     @property
     def id(self) -> int: ...

@@ -109,6 +109,7 @@ class NativeEngine:
         seed: int,
         *,
         token_times: bool = False,
+        constraint: _native.ConstraintTemplate | None = None,
     ) -> _native.Request:
         return _native.Request(
             request_id,
@@ -118,6 +119,7 @@ class NativeEngine:
             seed=seed,
             prompt_logprobs=params.prompt_logprobs,
             token_times=token_times,
+            constraint=constraint,
         )
 
     def scoring_request(

@@ -11,8 +11,10 @@ from deepinfer_cli.tokenizer.library import LibraryTokenizer, TokenizerError
 from deepinfer_cli.tokenizer.pre import PRE_TOKENIZERS
 
 
-def native_twin(tokenizer: LibraryTokenizer) -> BpeTokenizer:
-    """Raises TokenizerError naming what the native encoder cannot do exactly as the library does."""
+def native_twin(tokenizer: LibraryTokenizer, *, normalize: bool = True) -> BpeTokenizer:
+    """Raises TokenizerError naming what the native encoder cannot do exactly as the library does.
+
+    Without `normalize` the ids always spell the very bytes of the text."""
     state = json.loads(tokenizer.backend.to_str())
     model = state["model"]
     if model["type"] != "BPE" or model.get("byte_fallback") or model.get("unk_token"):
@@ -34,7 +36,7 @@ def native_twin(tokenizer: LibraryTokenizer) -> BpeTokenizer:
             specials,
             added,
             ignore_merges=bool(model.get("ignore_merges")),
-            nfc=_is_nfc(state["normalizer"]),
+            nfc=_is_nfc(state["normalizer"]) and normalize,
         )
     except NativeError as error:
         raise TokenizerError(str(error.args[0])) from error

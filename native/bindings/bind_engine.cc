@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "bind.h"
+#include "bind_constraint.h"
 #include "deepinfer/engine.h"
 #include "deepinfer/status.h"
 #include "deepinfer/threads.h"
@@ -71,7 +72,7 @@ class LogitsCallback {
 
 Request make_request(uint64_t id, std::vector<int32_t> prompt, SamplingParams sampling, int32_t num_samples,
                      uint64_t seed, int32_t prompt_logprobs, int32_t score_begin, int32_t score_end,
-                     nb::object on_logits, bool token_times) {
+                     nb::object on_logits, bool token_times, const Template* constraint) {
   Request request;
   request.id = id;
   request.prompt = std::move(prompt);
@@ -82,6 +83,7 @@ Request make_request(uint64_t id, std::vector<int32_t> prompt, SamplingParams sa
   request.score_begin = score_begin;
   request.score_end = score_end;
   request.wants_token_times = token_times;
+  if (constraint != nullptr) request.constraint = constraint->compiled;
   if (!on_logits.is_none()) request.on_logits = LogitsCallback(std::move(on_logits));
   return request;
 }
@@ -155,7 +157,7 @@ void bind_requests(nb::module_& m) {
   nb::class_<Request>(m, "Request", nb::type_slots(request_slots))
       .def(nb::new_(&make_request), "id"_a, "prompt"_a, "sampling"_a, nb::kw_only(), "num_samples"_a = 1,
            "seed"_a = 0, "prompt_logprobs"_a = -1, "score_begin"_a = 0, "score_end"_a = 0,
-           "on_logits"_a.none() = nb::none(), "token_times"_a = false)
+           "on_logits"_a.none() = nb::none(), "token_times"_a = false, "constraint"_a.none() = nb::none())
       .def_ro("id", &Request::id)
       .def_ro("prompt", &Request::prompt)
       .def_ro("sampling", &Request::sampling)

@@ -12,6 +12,7 @@ NB_MODULE(_native, m) {
   deepinfer::bindings::bind_rows(m);
   deepinfer::bindings::bind_files(m);
   deepinfer::bindings::bind_text(m);
+  deepinfer::bindings::bind_constraint(m);
   deepinfer::bindings::bind_engine(m);
   deepinfer::bindings::bind_cpu(m);
   deepinfer::bindings::bind_quality(m);

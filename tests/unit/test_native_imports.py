@@ -7,6 +7,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "deepinfer_cli"
 DOORS = {
+    "constraints/backend.py",
     "engine/native.py",
     "requests/scan.py",
     "tokenizer/native_bpe.py",

@@ -18,9 +18,9 @@ class ConstraintMatcher {
   virtual bool accept(int32_t token) = 0;
   virtual int validate(std::span<const int32_t> tokens) = 0;  // how many of them would be accepted
   virtual bool rollback(int num_tokens) = 0;
-  virtual std::vector<int32_t> forced_tokens() = 0;  // the only possible continuation, may be empty
-  virtual bool done() = 0;                           // the text is complete; only end-of-sequence may follow
-  virtual std::string error() const = 0;             // empty while healthy
+  virtual bool done() = 0;                // the text is complete; only end-of-sequence may follow
+  virtual bool is_accepting() = 0;        // the text may end here, or go on
+  virtual std::string error() const = 0;  // empty while healthy
 };
 
 // A compiled constraint: immutable, shared by requests, cheap to clone.

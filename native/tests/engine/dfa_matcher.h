@@ -50,7 +50,7 @@ class DfaMatcher : public ConstraintMatcher {
     states_.resize(states_.size() - static_cast<size_t>(num_tokens));
     return true;
   }
-  std::vector<int32_t> forced_tokens() override { return {}; }
+  bool is_accepting() override { return dfa_->accepting.contains(states_.back()); }
   bool done() override {
     const auto it = dfa_->next.lower_bound({states_.back(), 0});
     return dfa_->accepting.contains(states_.back()) &&
