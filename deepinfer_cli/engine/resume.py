@@ -276,10 +276,12 @@ def _count(counters: Counters, identity: RowIdentity, record: Record, file_names
         error = _value(fields["error"])
         code = error["code"] if error.get("code") in ERROR_CODES else "engine_error"
         counters.add_failure(identity, RowError(code, _line_and_message(error)[1]), file_names)
-        return
-    counters.num_ok += 1
-    for sample in _value(fields.get("outputs") or fields["choices"]):
-        counters.by_finish[sample["finish_reason"]] += 1
+        if "usage" not in fields:
+            return
+    else:
+        counters.num_ok += 1
+        for sample in _value(fields.get("outputs") or fields["choices"]):
+            counters.by_finish[sample["finish_reason"]] += 1
     usage = _value(fields["usage"])
     counters.num_kept_prompt_tokens += usage["prompt_tokens"]
     counters.num_kept_output_tokens += usage["completion_tokens"]

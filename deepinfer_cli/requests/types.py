@@ -24,8 +24,9 @@ ERROR_CODES: dict[str, str] = {
     "context_overflow": "Prompt and one new token do not fit into the context.",
     "bad_schema": "The constraint is not well formed.",
     "unsupported_schema": "The constraint asks for something that this build does not enforce.",
-    "constraint_truncated": "The text ended by length before the constraint was complete.",
+    "constraint_truncated": "The text ended by length, or at a stop, before the constraint was complete.",
     "constraint_not_applied": "Generation ended without the constraint ever becoming active.",
+    "constraint_violated": "The text is complete, but breaks what `schema_best_effort` left out.",
     "engine_error": "The engine failed on this row; its neighbours were not affected.",
     "aborted": "The row was given up before it finished.",
     "timeout": "The row exceeded its time limit.",
@@ -35,6 +36,10 @@ WARNING_CODES: dict[str, str] = {
     "replaced_surrogate": "A lone surrogate escape in the row was replaced by U+FFFD.",
     "truncated_prompt": "The prompt was cut to fit the context, as `truncate_prompt` asks.",
     "double_bos": "The prompt starts with two beginning-of-sequence tokens.",
+    "schema_not_enforced": "The schema was enforced but for the keywords that `not_enforced` lists "
+    "(`schema_best_effort`); the finished text was checked against all of it.",
+    "validation_timeout": "Checking the finished text took more than a second, so it has no `parsed`. The "
+    "only thing in a row that depends on the machine.",
     "generated_id": "The row is an OpenAI batch line without `custom_id`; its id was generated.",
 }
 

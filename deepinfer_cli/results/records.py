@@ -9,7 +9,7 @@ from deepinfer_cli.results.lines import BadRecord
 
 RECORD_START = b'{"id":'  # of both output formats
 RESUME_KEY = "deepinfer"  # of a row in OpenAI's shape: the object in `body` that holds what native rows have
-_MAX_DEPTH = 1024  # what came from the input is at most 128 deep
+_MAX_DEPTH = 1 << 20  # a value under a recursive schema nests as deep as its text is long
 
 
 @dataclass(frozen=True, slots=True)

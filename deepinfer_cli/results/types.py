@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from deepinfer_cli.constraints.types import CheckSpec
 from deepinfer_cli.requests.types import RowIdentity
 
 
@@ -35,6 +36,8 @@ class Sample(Protocol):
     def stop_string(self) -> str: ...
     @property
     def stop_token(self) -> int: ...
+    @property
+    def constraint_started(self) -> bool: ...
     @property
     def token_times(self) -> Sequence[float]: ...
     @property
@@ -81,6 +84,8 @@ class OpenRow:
     wants_token_ids: bool = False
     stop_token_ids: frozenset[int] = frozenset()
     ordinal: int = 0  # place in the output
+    check: CheckSpec | None = None  # what a finished text is validated against; None without a constraint
+    not_enforced: tuple[str, ...] = ()  # under schema_best_effort: JSON pointers of keywords left out
 
 
 @dataclass(frozen=True, slots=True)
