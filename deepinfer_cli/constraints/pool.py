@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -23,7 +23,7 @@ from deepinfer_cli.constraints.validate import Verdict
 from deepinfer_cli.constraints.worker import READY, receive, send
 
 ROW_SECONDS = 1.0  # of processor time
-MAX_OPEN = 512  # rows given in whose verdicts have not been taken
+MAX_WAITING = 512  # rows given in that no worker has begun with
 _BACKLOG = 16  # rows waiting for each worker before another is started
 _MOST_WORKERS = 8
 _ROOT = str(Path(deepinfer_cli.__file__).resolve().parents[1])
@@ -121,25 +121,28 @@ def most_workers() -> int:
     return max(2, min(_MOST_WORKERS, len(os.sched_getaffinity(0)) // 4))
 
 
-class CheckPool:
-    """Jobs in, verdicts out in any order. `submit`, `take` and `wait` belong to one thread."""
+Deliver = Callable[[int, list[Verdict]], None]  # (ordinal, verdicts), from threads of the pool
 
-    def __init__(self, *, seconds: float = ROW_SECONDS, max_workers: int | None = None) -> None:
+
+class CheckPool:
+    """Jobs in, verdicts out in any order. `submit` belongs to one thread."""
+
+    def __init__(
+        self, deliver: Deliver, *, seconds: float = ROW_SECONDS, max_workers: int | None = None
+    ) -> None:
+        self._deliver = deliver
         self._seconds = seconds
         self._max_workers = max_workers or most_workers()
         self._jobs: queue.SimpleQueue[tuple[int, CheckSpec, Sequence[str]] | None] = queue.SimpleQueue()
-        self._done: queue.SimpleQueue[tuple[int, list[Verdict]]] = queue.SimpleQueue()
         self._workers: list[Worker] = []
         self._threads: list[threading.Thread] = []
-        self.num_open = 0  # rows given in and not yet taken
 
     @property
     def has_room(self) -> bool:
-        return self.num_open < MAX_OPEN
+        return self._jobs.qsize() < MAX_WAITING
 
     def submit(self, ordinal: int, spec: CheckSpec, texts: Sequence[str]) -> None:
         """Never waits: whoever hands in more than there is room for only holds more memory."""
-        self.num_open += 1
         self._jobs.put((ordinal, spec, texts))
         num = len(self._workers)
         if num == 0 or (num < self._max_workers and self._jobs.qsize() > _BACKLOG * num):
@@ -148,18 +151,6 @@ class CheckPool:
             self._workers.append(worker)
             self._threads.append(thread)
             thread.start()
-
-    def take(self, timeout: float = 0.0) -> list[tuple[int, list[Verdict]]]:
-        """All that is there; waits for the first one if asked to."""
-        found: list[tuple[int, list[Verdict]]] = []
-        try:
-            found.append(self._done.get(timeout > 0.0, timeout if timeout > 0.0 else None))
-            while True:
-                found.append(self._done.get(False))
-        except queue.Empty:
-            pass
-        self.num_open -= len(found)
-        return found
 
     def close(self) -> None:
         for _ in self._threads:
@@ -172,4 +163,4 @@ class CheckPool:
     def _run(self, worker: Worker) -> None:
         while (job := self._jobs.get()) is not None:
             ordinal, spec, texts = job
-            self._done.put((ordinal, worker.check(spec, texts)))
+            self._deliver(ordinal, worker.check(spec, texts))

@@ -13,6 +13,7 @@ from deepinfer_cli import __version__
 from deepinfer_cli.config.run_config import RunConfig
 from deepinfer_cli.console import Console
 from deepinfer_cli.engine import check_rows, outputs, prepare
+from deepinfer_cli.engine.constraints import ConstraintCounts, ConstraintStage
 from deepinfer_cli.engine.counters import Counters, summary
 from deepinfer_cli.engine.memory import bounded_rows, open_bytes
 from deepinfer_cli.engine.signals import StopRequest
@@ -161,6 +162,7 @@ class _Run:
     stop: StopRequest
     sink: RowSink | None = None
     counters: Counters = field(default_factory=Counters)
+    constraint_counts: ConstraintCounts = field(default_factory=ConstraintCounts)
 
     def run(self) -> int:
         from deepinfer_cli.engine import native
@@ -263,6 +265,7 @@ class _Run:
         from deepinfer_cli.engine.loop import BatchLoop
 
         counters = self.counters
+        constraints = self._constraints(engine)
         num_done_before = counters.num_done
         is_open = False  # the outputs are ours: nobody else writes them
         started = time.monotonic()
@@ -280,6 +283,7 @@ class _Run:
                         parser=stage.parser,
                         prompts=self.prompts,
                         engine=engine,
+                        constraints=constraints,
                         shape=self._shape(manifest["settings_id"]),
                         writer=stage.writer,
                         output=stage.output,
@@ -305,8 +309,11 @@ class _Run:
             code, status = EXIT_BROKEN_PIPE, "output closed"
             raise
         finally:
+            constraints.close()
             seconds = time.monotonic() - started
             own = {"rows": counters.num_done - num_done_before, **counters.own(), "engine": engine.stats()}
+            if self.constraint_counts.num_rows:
+                own["constraints"] = self.constraint_counts.as_json()
             try:
                 if is_open:
                     run_file.finish(status, code, own, counters.as_json(), seconds)
@@ -315,6 +322,10 @@ class _Run:
             if is_open and status != "output closed":
                 self._say_summary(reader, seconds, status, run_file.attempts)
         return code
+
+    def _constraints(self, engine: Any) -> ConstraintStage:
+        compiler = prepare.make_compiler(self.config, self.model)
+        return ConstraintStage(compiler, self.constraint_counts, num_threads=engine.num_threads)
 
     def _watchdog(self, engine: Any, loop: BatchLoop, run_file: RunFile) -> Watchdog:
         def on_hang(what: str, report: str | None) -> None:
@@ -395,6 +406,8 @@ class _Run:
                 self.console.warn(f"{name} has no rows")
         for line in summary(self.counters, seconds, damaged=reader.num_damaged, ran=True, attempts=attempts):
             self.console.info(line)
+        if self.constraint_counts.num_rows:
+            self.console.info(str(self.constraint_counts))
         output = self.config.output.output
         if status in ("interrupted", "failed") and self.sink is None and output not in (None, STDOUT):
             self.console.info(f"rows so far are in {output}; `--resume` goes on from there")

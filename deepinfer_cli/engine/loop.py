@@ -6,9 +6,16 @@ from __future__ import annotations
 
 import select
 import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from deepinfer_cli.config.spec import FailureLimit
+from deepinfer_cli.constraints.cache import Result
+from deepinfer_cli.constraints.types import ConstraintError
+from deepinfer_cli.constraints.validate import Verdict
+from deepinfer_cli.engine.constraints import CheckedEvent, CompiledEvent, ConstraintStage, refusal
 from deepinfer_cli.engine.counters import Counters
 from deepinfer_cli.engine.native import NativeEngine, NativeError, is_request_refusal
 from deepinfer_cli.engine.prepare import PromptStage
@@ -27,6 +34,7 @@ from deepinfer_cli.requests.types import (
     RowIdentity,
     SkippedRow,
 )
+from deepinfer_cli.results.judged import Judged, is_checked, judge, row_error, row_warnings
 from deepinfer_cli.results.sink import LineOutput
 from deepinfer_cli.results.types import FinishedRequest, OpenRow
 from deepinfer_cli.results.writer import MAX_OPEN_BYTES, RowWriter
@@ -36,6 +44,7 @@ _POLL_BURST = 256
 _WAIT_ENGINE_S = 0.1  # nothing can be admitted: wait for a completion
 _WAIT_INPUT_S = 0.02  # requests run, but the input has nothing right now
 _WAIT_IDLE_S = 0.2  # nothing runs: wait for input
+_WAIT_COMPILING_S = 0.005  # the engine runs, and a constraint may be ready before it has anything
 _PIPE_CHECK_S = 0.25
 _NOT_A_ROWS_FAULT = (DeepInferError, OSError, NativeError)  # wherever it comes from
 _SHARE_MIN_ROWS = 100  # a failure share means nothing before this many rows
@@ -53,12 +62,15 @@ class Reader(Protocol):
 class RowShape(Protocol):
     """Builds output lines; results/assemble.py and results/openai_rows.py."""
 
-    def ok(self, row: OpenRow, finished: FinishedRequest) -> str: ...
+    def ok(self, row: OpenRow, finished: FinishedRequest, judged: Sequence[Judged] = ()) -> str: ...
     def failed(
         self,
         identity: RowIdentity,
         error: RowError,
         warnings: tuple[str, ...] = (),
+    ) -> str: ...
+    def failed_texts(
+        self, row: OpenRow, finished: FinishedRequest, judged: Sequence[Judged], error: RowError
     ) -> str: ...
 
 
@@ -74,6 +86,7 @@ class BatchLoop:
         parser: RowParser,
         prompts: PromptStage,
         engine: NativeEngine,
+        constraints: ConstraintStage,
         shape: RowShape,
         writer: RowWriter,
         output: LineOutput,
@@ -88,6 +101,7 @@ class BatchLoop:
         self._parser = parser
         self._prompts = prompts
         self._engine = engine
+        self._constraints = constraints
         self._shape = shape
         self._writer = writer
         self._output = output
@@ -99,6 +113,10 @@ class BatchLoop:
         self._max_open_bytes = max_open_bytes
         self._open: dict[int, OpenRow] = {}  # requests in the engine, by ordinal
         self._stalled: tuple[OpenRow, Any] | None = None  # a request the engine had no room for
+        self._compiling: dict[int, tuple[OpenRow, RequestRow, list[int]]] = {}  # wait for their constraint
+        self._compiled: deque[tuple[OpenRow, Any]] = deque()  # have it, and wait for the engine
+        self._checking: dict[int, tuple[OpenRow, FinishedRequest]] = {}  # their texts are being validated
+        self._num_events = -1  # of the constraints, when the watchdog last heard of one
         self._queue_is_given_up = False  # after a stop request
         self._next_pipe_check = 0.0
         self._num_before = 0  # rows read but written elsewhere: by earlier stages and attempts
@@ -110,16 +128,21 @@ class BatchLoop:
         self._num_before = self._num_expected() - self._writer.num_written
         self._watchdog = watchdog
         while True:
-            watchdog.beat("reading or preparing rows", engine_is_busy=bool(self._open))
+            self._beat(watchdog)
             if self._stop.requested:
                 self._give_up_queue()
             more = self._admit()
             if self._open:
                 self._collect(0.0 if more else self._patience())
-            elif not more and (self._reader.done or self._stop.requested):
+            elif more:
+                pass
+            elif self._constraints.num_open:
+                self._take_events(self._constraint_patience())
+            elif self._reader.done or self._stop.requested:
                 break
-            elif not more:
+            else:
                 self._take_line(_WAIT_IDLE_S)
+            self._take_events(0.0)
             self._housekeeping()
             if self._stop.requested and self._stop.seconds_left == 0:
                 break
@@ -127,6 +150,13 @@ class BatchLoop:
         self._counters.num_abandoned = self._writer.num_open
         if not self._counters.num_abandoned:
             self._check_complete()
+
+    def _beat(self, watchdog: Watchdog) -> None:
+        """Waiting for constraints and nothing else is no movement, until one is done."""
+        num_events = self._constraints.num_events
+        if self._open or not self._constraints.num_open or num_events != self._num_events:
+            self._num_events = num_events
+            watchdog.beat("reading or preparing rows", engine_is_busy=bool(self._open))
 
     def flush(self) -> None:
         self._now(self._writing)
@@ -141,7 +171,8 @@ class BatchLoop:
         writer = self._writer
         return (
             f"rows: {self._counters.num_read} read, {self._counters.num_done} done, {len(self._open)} in the "
-            f"engine, {writer.num_held} finished and waiting for an earlier one, {writer.num_open} not "
+            f"engine, {len(self._compiling)} waiting for their constraint, {len(self._checking)} being "
+            f"validated, {writer.num_held} finished and waiting for an earlier one, {writer.num_open} not "
             f"written ({writer.open_bytes} bytes); stop requested: {self._stop.requested}"
         )
 
@@ -154,12 +185,14 @@ class BatchLoop:
                 return False
             if self._stalled is not None and not self._submit(*self._stalled):
                 return False
-            if not self._has_room() or not self._take_line(0.0):
+            if self._compiled:
+                self._submit(*self._compiled.popleft())
+            elif not self._has_room() or not self._take_line(0.0):
                 return False
         return True
 
     def _has_room(self) -> bool:
-        return self._writer.has_room(self._max_open_bytes)
+        return self._constraints.has_room and self._writer.has_room(self._max_open_bytes)
 
     def _take_line(self, timeout: float) -> bool:
         raw = self._reader.next_line(timeout)
@@ -173,6 +206,9 @@ class BatchLoop:
         if not self._queue_is_given_up:
             self._queue_is_given_up = True
             self._stalled = None
+            self._constraints.give_up_compiling()
+            self._compiling.clear()
+            self._compiled.clear()
             self._engine.abort_unstarted()
 
     def _start_row(self, raw: RawLine) -> None:
@@ -188,18 +224,25 @@ class BatchLoop:
         if isinstance(parsed, FailedRow):
             self._fail(ordinal, parsed.identity, parsed.error, parsed.warnings)
             return
+        warnings = parsed.warnings
+        self._prepare(ordinal, parsed.identity, warnings, lambda: self._start_request(ordinal, parsed))
+
+    def _prepare(
+        self, ordinal: int, identity: RowIdentity, warnings: tuple[str, ...], work: Callable[[], None]
+    ) -> None:
+        """Whatever `work` fails with is this row's loss and nobody else's."""
         try:
-            self._start_request(ordinal, parsed)
+            work()
         except FieldError as error:
-            self._fail(ordinal, parsed.identity, error.error, parsed.warnings)
+            self._fail(ordinal, identity, error.error, warnings)
         except NativeError as error:
             if not is_request_refusal(error):
                 raise
-            self._fail(ordinal, parsed.identity, _unexpected("preparing it", error), parsed.warnings)
+            self._fail(ordinal, identity, _unexpected("preparing it", error), warnings)
         except _NOT_A_ROWS_FAULT:
             raise
-        except Exception as error:  # a tokenizer's, say: this row's loss and nobody else's
-            self._fail(ordinal, parsed.identity, _unexpected("preparing it", error), parsed.warnings)
+        except Exception as error:  # a tokenizer's, say
+            self._fail(ordinal, identity, _unexpected("preparing it", error), warnings)
 
     def _start_request(self, ordinal: int, row: RequestRow) -> None:
         token_ids, warnings = self._prompts.token_ids(row)
@@ -221,7 +264,54 @@ class BatchLoop:
             stop_token_ids=frozenset(params.stop_token_ids),
             ordinal=ordinal,
         )
-        self._submit(open_row, self._engine.request(ordinal, token_ids, params, row.seed))
+        if row.constraint is None:
+            self._submit(open_row, self._engine.request(ordinal, token_ids, params, row.seed))
+            return
+        self._writer.grow_row(ordinal, len(row.constraint.source))
+        known = self._constraints.compile(ordinal, row.constraint)
+        if known is None:
+            self._compiling[ordinal] = (open_row, row, token_ids)
+        else:
+            self._take_constraint(known, open_row, row, token_ids)
+
+    def _take_constraint(
+        self, found: Result | Exception, open_row: OpenRow, row: RequestRow, token_ids: list[int]
+    ) -> None:
+        """The row goes to the engine with its constraint, or becomes an error row without one."""
+        assert row.constraint is not None
+        if isinstance(found, ConstraintError):
+            error = refusal(found, row.constraint)
+            self._fail(open_row.ordinal, row.identity, error, open_row.warnings)
+            return
+        if isinstance(found, Exception):
+            raise found
+        open_row = replace(
+            open_row, check=found.prepared.check, not_enforced=tuple(found.prepared.not_enforced)
+        )
+        request = self._engine.request(
+            open_row.ordinal, token_ids, row.params, row.seed, constraint=found.template
+        )
+        self._compiled.append((open_row, request))
+
+    def _take_events(self, timeout: float) -> None:
+        """What constraints have come to: rows that can go in, rows that can be written."""
+        if not self._constraints.num_open:
+            return
+        self._now("waiting for constraints to be compiled or texts to be validated")
+        for event in self._constraints.events(timeout):
+            if isinstance(event, CheckedEvent):
+                self._finish_checked(*self._checking.pop(event.ordinal), event.verdicts)
+            else:
+                self._take_compiled(event)
+
+    def _take_compiled(self, event: CompiledEvent) -> None:
+        open_row, row, token_ids = self._compiling.pop(event.ordinal)
+        self._prepare(
+            event.ordinal,
+            row.identity,
+            open_row.warnings,
+            lambda: self._take_constraint(event.result, open_row, row, token_ids),
+        )
 
     def _submit(self, row: OpenRow, request: Any) -> bool:
         self._stalled = None
@@ -243,8 +333,15 @@ class BatchLoop:
     def _patience(self) -> float:
         if self._stop.requested:
             return min(_WAIT_ENGINE_S, self._stop.seconds_left)
+        if self._constraints.num_compiling or not self._constraints.has_room:
+            return _WAIT_COMPILING_S
         waits_for_input = self._stalled is None and not self._reader.done and self._has_room()
         return _WAIT_INPUT_S if waits_for_input else _WAIT_ENGINE_S
+
+    def _constraint_patience(self) -> float:
+        if self._stop.requested:
+            return min(_WAIT_ENGINE_S, self._stop.seconds_left)
+        return _WAIT_IDLE_S if self._reader.done or not self._has_room() else _WAIT_INPUT_S
 
     def _collect(self, timeout: float) -> None:
         self._now("waiting for the engine")
@@ -270,17 +367,42 @@ class BatchLoop:
         if error is not None:
             self._fail(row.ordinal, row.identity, error, row.warnings)
             return
+        if row.check is None:
+            self._write_result(row, finished, ())
+            return
+        texts = [sample.text for sample in samples if is_checked(sample)]
+        if texts:
+            self._checking[row.ordinal] = (row, finished)
+            self._constraints.check(row.ordinal, row.check, texts)
+        else:
+            self._finish_checked(row, finished, ())
+
+    def _finish_checked(self, row: OpenRow, finished: FinishedRequest, verdicts: Sequence[Verdict]) -> None:
+        """`verdicts`: of the samples that are checked, in their order."""
+        rest = iter(verdicts)
+        judged = [judge(row, s, next(rest) if is_checked(s) else None) for s in finished.samples]
+        self._constraints.counts.add(judged)
+        self._write_result(row, finished, judged)
+
+    def _write_result(self, row: OpenRow, finished: FinishedRequest, judged: Sequence[Judged]) -> None:
+        error = row_error(judged)
         try:
-            line = self._shape.ok(row, finished)
+            if error is None:
+                line = self._shape.ok(row, finished, judged)
+            else:
+                line = self._shape.failed_texts(row, finished, judged, error)
         except _NOT_A_ROWS_FAULT:
             raise
         except Exception as unexpected:
             what = _unexpected("writing its result", unexpected)
             self._fail(row.ordinal, row.identity, what, row.warnings)
             return
-        counters.num_ok += 1
-        counters.by_warning.update(row.warnings)
-        counters.by_finish.update(sample.finish_reason for sample in samples)
+        self._counters.by_warning.update(row_warnings(row, judged))
+        if error is not None:
+            self._write_failed(row.ordinal, row.identity, error, line)
+            return
+        self._counters.num_ok += 1
+        self._counters.by_finish.update(sample.finish_reason for sample in finished.samples)
         self._write(row.ordinal, line, failed=False)
 
     def _fail(
@@ -290,9 +412,11 @@ class BatchLoop:
         error: RowError,
         warnings: tuple[str, ...],
     ) -> None:
-        self._counters.add_failure(identity, error, self._file_names)
         self._counters.by_warning.update(warnings)
-        line = self._shape.failed(identity, error, warnings)
+        self._write_failed(ordinal, identity, error, self._shape.failed(identity, error, warnings))
+
+    def _write_failed(self, ordinal: int, identity: RowIdentity, error: RowError, line: str) -> None:
+        self._counters.add_failure(identity, error, self._file_names)
         self._write(ordinal, line, failed=True)
         self._check_failures(at_end=False)
 

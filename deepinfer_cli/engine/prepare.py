@@ -10,8 +10,11 @@ from pathlib import Path
 
 from deepinfer_cli.config.run_config import RunConfig
 from deepinfer_cli.config.settings import SamplingConfig
+from deepinfer_cli.constraints.cache import ConstraintCompiler
+from deepinfer_cli.constraints.types import ConstraintOptions
 from deepinfer_cli.engine.fit import check_result_size, fit_prompt, result_size, text_limit
 from deepinfer_cli.errors import ConfigError, UsageError
+from deepinfer_cli.models.fake import load_fake
 from deepinfer_cli.models.types import LoadedModel
 from deepinfer_cli.prompts.budget import MAX_TEMPLATE_BYTES
 from deepinfer_cli.prompts.types import PromptError
@@ -98,6 +101,13 @@ def make_parser(
         return RowParser(rules, seen, occurrences, once)
     except ValueError as error:
         raise ConfigError(f"the template {config.rows.template} is not valid: {error}") from None
+
+
+def make_compiler(config: RunConfig, model: LoadedModel | None) -> ConstraintCompiler:
+    """Without a model the constraint engine works on a vocabulary of bytes."""
+    from deepinfer_cli.constraints.backend import ConstraintBackend
+
+    return ConstraintCompiler(ConstraintBackend(model or load_fake("fake")), ConstraintOptions())
 
 
 def check_outputs(config: RunConfig, sources: Sequence[Source], stdout_fd: int | None) -> None:

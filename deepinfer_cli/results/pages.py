@@ -102,9 +102,10 @@ set, precision). It holds no times, counters or random ids: running again gives 
 | `id_generated` | generated ids | true |
 | `source` | several inputs | `{{"file", "line"}}` |
 | `status` | always | `ok` or `error`: the one field to test. |
-| `outputs` | always | List of samples, `n` of them; empty for errors. |
+| `outputs` | always | List of samples, `n` of them. Empty for errors, except those of [constraints](../how-to/constrain.md): their texts stay. |
+| `not_enforced` | `schema_best_effort` | JSON pointers of the schema's keywords that were only checked afterwards. |
 | `prompt_logprobs` | when asked | One entry for each prompt token; the first is null. |
-| `usage` | ok | `prompt_tokens` and `completion_tokens` (of all samples; an end-of-sequence or stop token is not counted). |
+| `usage` | texts | `prompt_tokens` and `completion_tokens` (of all samples; an end-of-sequence or stop token is not counted). |
 | `error` | errors | `code`, `message`, `field`, `line` (1-based, blank lines count), `retryable`. See [errors](errors.md). |
 | `warnings` | always | List of `{{"code", "message"}}`. |
 | `metadata` | given | As it came. |
@@ -122,12 +123,15 @@ Each entry of `outputs`:
 | `stop_reason` | always | The stop string, or the id of a stop token that was asked for; otherwise null. |
 | `seed` | always | Effective seed: the row's own, or a hash of the run's seed and the id. Sample j is drawn from (seed, j). 63 bits: read it as an integer. |
 | `token_ids` | `return_token_ids` | Ids of the text's tokens. |
+| `parsed` | `json_schema`, `json_object` | The text's value, when the text is complete and was found valid. Keys, their order and the digits of numbers are those of the text; white space around tokens is left out. |
+| `error` | errors of constraints | Code of what this output lacks. The others of the row are complete and valid. |
 | `logprobs` | when asked | For each token `token_id`, `token`, `logprob`, `rank` and `top`: the model's own distribution, before temperature, penalties, bias and masks. |
 
 `--output-format openai` writes OpenAI's batch output lines instead: `id`, `custom_id`, `response`
 (`status_code`, `request_id`, `body`), `error`. Ids are hashes and `created` is 0. Errors have a `status_code`
 of their own and never a completion in `body`. What such lines have no place for, but `--resume` needs, is in
-`body.deepinfer`: `index`, `request_hash`, `settings`, `retryable` when true, and `source` with several inputs.
+`body.deepinfer`: `index`, `request_hash`, `settings`, `retryable` when true, `source` with several inputs, and
+of rows with a constraint `not_enforced` and the `outputs` of error rows. `parsed` stands beside the text.
 `--errors FILE` takes error rows out of the output, in either shape.
 
 Warnings:

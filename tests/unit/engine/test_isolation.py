@@ -109,10 +109,10 @@ def test_a_tokenizer_that_fails_on_a_row(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_result_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ok = NativeRows.ok
 
-    def fails(self: NativeRows, row: Any, finished: Any) -> str:
+    def fails(self: NativeRows, row: Any, finished: Any, judged: Any) -> str:
         if row.ordinal == 1:
             raise ValueError("no such token")
-        return ok(self, row, finished)
+        return ok(self, row, finished, judged)
 
     monkeypatch.setattr(NativeRows, "ok", fails)
     code, got = run(tmp_path, "fake", [{"prompt": "x", "max_tokens": 1}] * 3)

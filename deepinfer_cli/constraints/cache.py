@@ -1,0 +1,100 @@
+"""Constraints that are ready for requests, remembered by what they say: rows mostly ask for the same few."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from deepinfer_cli.constraints.front import prepare
+from deepinfer_cli.constraints.types import ConstraintError, ConstraintOptions, ConstraintSpec, Prepared
+
+MAX_KEPT = 512  # constraints
+MAX_KEPT_BYTES = 64 << 20  # of their texts
+
+
+class Backend(Protocol):
+    """constraints/backend.py."""
+
+    def compile(self, grammar: str) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    prepared: Prepared
+    template: Any  # for Request.constraint; None without a backend
+
+    @property
+    def num_bytes(self) -> int:
+        return len(self.prepared.grammar) + len(self.prepared.check.source)
+
+
+Result = Compiled | ConstraintError
+
+
+class ConstraintCompiler:
+    """Any thread may ask; two that ask for the same constraint at once compile it once. Refusals are
+    remembered too. Without a backend only the front's checks are made."""
+
+    def __init__(self, backend: Backend | None, options: ConstraintOptions) -> None:
+        self._backend = backend
+        self._options = options
+        self._lock = threading.Lock()
+        self._known: OrderedDict[bytes, Result] = OrderedDict()  # the least recently used first
+        self._num_bytes = 0
+        self._being_made: dict[bytes, threading.Event] = {}
+        self.num_made = 0  # compiled or refused, those that were forgotten included
+
+    def peek(self, spec: ConstraintSpec) -> Result | None:
+        """What is known already. Never waits for a compilation."""
+        with self._lock:
+            return self._find(spec.key)
+
+    def get(self, spec: ConstraintSpec) -> Result:
+        key = spec.key
+        while True:
+            with self._lock:
+                found = self._find(key)
+                if found is not None:
+                    return found
+                other = self._being_made.get(key)
+                if other is None:
+                    done = self._being_made[key] = threading.Event()
+                    break
+            other.wait()
+        try:
+            result = self._make(spec)
+            with self._lock:
+                self._keep(key, result)
+                self.num_made += 1
+        finally:
+            with self._lock:
+                del self._being_made[key]
+            done.set()
+        return result
+
+    def _make(self, spec: ConstraintSpec) -> Result:
+        try:
+            prepared = prepare(spec, self._options)
+            template = None if self._backend is None else self._backend.compile(prepared.grammar)
+        except ConstraintError as error:
+            return error
+        return Compiled(prepared, template)
+
+    def _find(self, key: bytes) -> Result | None:
+        found = self._known.get(key)
+        if found is not None:
+            self._known.move_to_end(key)
+        return found
+
+    def _keep(self, key: bytes, result: Result) -> None:
+        self._known[key] = result
+        self._num_bytes += _size(result)
+        while len(self._known) > MAX_KEPT or (self._num_bytes > MAX_KEPT_BYTES and len(self._known) > 1):
+            _, oldest = self._known.popitem(last=False)
+            self._num_bytes -= _size(oldest)
+
+
+def _size(result: Result) -> int:
+    return result.num_bytes if isinstance(result, Compiled) else len(result.message)
