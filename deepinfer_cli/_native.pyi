@@ -253,6 +253,7 @@ class Request:
         on_logits: Callable[[int, memoryview], object] | None = None,  # (position, float32 row)
         token_times: bool = False,  # fill SampleResult.token_times
         constraint: ConstraintTemplate | None = None,
+        constraint_after: list[int] = ...,  # it holds after these ids in the output; [] = from the start
     ) -> None: ...
     @property
     def id(self) -> int: ...
@@ -272,6 +273,8 @@ class Request:
     def score_end(self) -> int: ...
     @property
     def token_times(self) -> bool: ...
+    @property
+    def constraint_after(self) -> list[int]: ...
 
 class TokenLogprobs:
     @property
@@ -296,6 +299,9 @@ class SampleResult:
     def stop_token(self) -> int: ...  # -1 = none
     @property
     def token_times(self) -> list[float]: ...  # of each token: time.monotonic() when its step ended
+    # not_started: the output never had constraint_after. complete: the text fits, whatever ended it.
+    @property
+    def constraint_state(self) -> Literal["none", "not_started", "incomplete", "complete"]: ...
     @property
     def logprobs(self) -> list[TokenLogprobs]: ...
 
@@ -339,6 +345,7 @@ class Engine:
         prefill_chunk: int = 512,
         max_context: int = 0,  # 0 = the model's limit
         prefix_cache: bool = True,
+        jump_forward: bool = True,  # what a constraint forces is computed together; the same results
         max_waiting: int = 256,
         max_finished: int = 1024,
         eos_token_ids: list[int] = ...,

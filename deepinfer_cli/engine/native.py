@@ -110,7 +110,10 @@ class NativeEngine:
         *,
         token_times: bool = False,
         constraint: _native.ConstraintTemplate | None = None,
+        constraint_after: Sequence[int] = (),
     ) -> _native.Request:
+        """constraint_after: ids in the output from which on the constraint holds, the end of thinking; none =
+        from the first token on."""
         return _native.Request(
             request_id,
             list(token_ids),
@@ -120,6 +123,7 @@ class NativeEngine:
             prompt_logprobs=params.prompt_logprobs,
             token_times=token_times,
             constraint=constraint,
+            constraint_after=list(constraint_after),
         )
 
     def scoring_request(

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "bind.h"
-#include "engine/forced.h"
+#include "engine/sample_constraint.h"
 #include "llguidance.h"
 
 namespace nb = nanobind;

@@ -37,6 +37,16 @@ const char* finish_reason_name(FinishReason reason) {
   return "error";
 }
 
+const char* constraint_state_name(ConstraintState state) {
+  switch (state) {
+    case ConstraintState::kNone: return "none";
+    case ConstraintState::kNotStarted: return "not_started";
+    case ConstraintState::kIncomplete: return "incomplete";
+    case ConstraintState::kComplete: return "complete";
+  }
+  return "none";
+}
+
 // A Python callable that the engine's thread calls and may be the last to drop.
 class LogitsCallback {
  public:
@@ -72,7 +82,8 @@ class LogitsCallback {
 
 Request make_request(uint64_t id, std::vector<int32_t> prompt, SamplingParams sampling, int32_t num_samples,
                      uint64_t seed, int32_t prompt_logprobs, int32_t score_begin, int32_t score_end,
-                     nb::object on_logits, bool token_times, const Template* constraint) {
+                     nb::object on_logits, bool token_times, const Template* constraint,
+                     std::vector<int32_t> constraint_after) {
   Request request;
   request.id = id;
   request.prompt = std::move(prompt);
@@ -84,6 +95,7 @@ Request make_request(uint64_t id, std::vector<int32_t> prompt, SamplingParams sa
   request.score_end = score_end;
   request.wants_token_times = token_times;
   if (constraint != nullptr) request.constraint = constraint->compiled;
+  request.constraint_after = std::move(constraint_after);
   if (!on_logits.is_none()) request.on_logits = LogitsCallback(std::move(on_logits));
   return request;
 }
@@ -157,7 +169,8 @@ void bind_requests(nb::module_& m) {
   nb::class_<Request>(m, "Request", nb::type_slots(request_slots))
       .def(nb::new_(&make_request), "id"_a, "prompt"_a, "sampling"_a, nb::kw_only(), "num_samples"_a = 1,
            "seed"_a = 0, "prompt_logprobs"_a = -1, "score_begin"_a = 0, "score_end"_a = 0,
-           "on_logits"_a.none() = nb::none(), "token_times"_a = false, "constraint"_a.none() = nb::none())
+           "on_logits"_a.none() = nb::none(), "token_times"_a = false, "constraint"_a.none() = nb::none(),
+           "constraint_after"_a = nb::list())
       .def_ro("id", &Request::id)
       .def_ro("prompt", &Request::prompt)
       .def_ro("sampling", &Request::sampling)
@@ -166,7 +179,8 @@ void bind_requests(nb::module_& m) {
       .def_ro("prompt_logprobs", &Request::prompt_logprobs)
       .def_ro("score_begin", &Request::score_begin)
       .def_ro("score_end", &Request::score_end)
-      .def_ro("token_times", &Request::wants_token_times);
+      .def_ro("token_times", &Request::wants_token_times)
+      .def_ro("constraint_after", &Request::constraint_after);
 }
 
 void bind_completions(nb::module_& m) {
@@ -183,6 +197,8 @@ void bind_completions(nb::module_& m) {
       .def_ro("stop_string", &SampleResult::stop_string)
       .def_ro("stop_token", &SampleResult::stop_token)
       .def_ro("token_times", &SampleResult::token_times)
+      .def_prop_ro("constraint_state",
+                   [](const SampleResult& s) { return constraint_state_name(s.constraint_state); })
       .def_prop_ro("logprobs", [](const SampleResult& s) { return std::vector<TokenLogprobs>(s.logprobs); });
 
   nb::class_<Completion>(m, "Completion")
@@ -334,6 +350,7 @@ nb::dict stats_dict(const PyEngine& engine) {
   d["num_prompt_tokens"] = s.num_prompt_tokens;
   d["num_cached_tokens"] = s.num_cached_tokens;
   d["num_generated_tokens"] = s.num_generated_tokens;
+  d["num_forced_tokens"] = s.num_forced_tokens;
   d["num_preemptions"] = s.num_preemptions;
   d["num_failed_steps"] = s.num_failed_steps;
   d["num_running"] = s.num_running;
@@ -346,9 +363,9 @@ nb::dict stats_dict(const PyEngine& engine) {
 
 void init_engine(PyEngine* self, Executor& executor, ThreadPool& pool, std::shared_ptr<TokenTable> tokens,
                  std::vector<int32_t> num_blocks, int32_t max_num_seqs, int32_t max_step_tokens,
-                 int32_t prefill_chunk, int32_t max_context, bool prefix_cache, int32_t max_waiting,
-                 int32_t max_finished, std::vector<int32_t> eos_token_ids, int32_t debug_preempt_every,
-                 double debug_busy_wait, bool debug_checks) {
+                 int32_t prefill_chunk, int32_t max_context, bool prefix_cache, bool jump_forward,
+                 int32_t max_waiting, int32_t max_finished, std::vector<int32_t> eos_token_ids,
+                 int32_t debug_preempt_every, double debug_busy_wait, bool debug_checks) {
   EngineConfig config;
   config.num_blocks = std::move(num_blocks);
   config.max_num_seqs = max_num_seqs;
@@ -356,6 +373,7 @@ void init_engine(PyEngine* self, Executor& executor, ThreadPool& pool, std::shar
   config.prefill_chunk = prefill_chunk;
   config.max_context = max_context;
   config.prefix_cache = prefix_cache;
+  config.jump_forward = jump_forward;
   config.max_waiting = max_waiting;
   config.max_finished = max_finished;
   config.eos_token_ids = std::move(eos_token_ids);
@@ -377,8 +395,9 @@ void bind_engine(nb::module_& m) {
            "token_table"_a, nb::kw_only(), "num_blocks"_a, "max_num_seqs"_a = defaults.max_num_seqs,
            "max_step_tokens"_a = defaults.max_step_tokens, "prefill_chunk"_a = defaults.prefill_chunk,
            "max_context"_a = defaults.max_context, "prefix_cache"_a = defaults.prefix_cache,
-           "max_waiting"_a = defaults.max_waiting, "max_finished"_a = defaults.max_finished,
-           "eos_token_ids"_a = nb::list(), "debug_preempt_every"_a = defaults.debug_preempt_every,
+           "jump_forward"_a = defaults.jump_forward, "max_waiting"_a = defaults.max_waiting,
+           "max_finished"_a = defaults.max_finished, "eos_token_ids"_a = nb::list(),
+           "debug_preempt_every"_a = defaults.debug_preempt_every,
            "debug_busy_wait"_a = defaults.debug_busy_wait, "debug_checks"_a = defaults.debug_checks)
       .def("try_submit", &PyEngine::try_submit, "request"_a)
       .def("poll", &PyEngine::poll, "max"_a, "timeout_s"_a)

@@ -20,6 +20,7 @@ struct EngineConfig {
   int32_t max_context = 0;          // tokens per sequence; 0 = the model's limit
   std::vector<int32_t> num_blocks;  // per cache group
   bool prefix_cache = true;
+  bool jump_forward = true;     // tokens that a constraint forces are computed together; the same results
   int32_t max_waiting = 256;    // submitted but not yet admitted requests (back-pressure)
   int32_t max_finished = 1024;  // completions not yet polled; the loop waits when full
   std::vector<int32_t> eos_token_ids;
@@ -33,6 +34,7 @@ struct EngineStats {
   int64_t num_prompt_tokens = 0;  // computed, not counting cache hits
   int64_t num_cached_tokens = 0;
   int64_t num_generated_tokens = 0;
+  int64_t num_forced_tokens = 0;  // of them: appended without a step of their own
   int64_t num_preemptions = 0;
   int64_t num_failed_steps = 0;  // that the executor threw in
   int32_t num_running = 0;

@@ -26,7 +26,9 @@ struct SamplingParams {
   std::vector<std::string> stop;                      // UTF-8, matched on decoded text across tokens
   std::vector<int32_t> stop_token_ids;
   bool include_stop = false;  // keep the matched stop string in the text
-  int32_t min_tokens = 0;     // end of sequence and all stops are held off before this many tokens
+  // End of sequence and all stops are held off before this many tokens. A constraint goes before it: a text
+  // that the constraint completes, or that it lets only end, ends.
+  int32_t min_tokens = 0;
   int32_t max_tokens = 0;     // 0 = score the prompt only
   bool ignore_eos = false;    // end-of-sequence is a token like any other (not under a constraint)
   int32_t top_logprobs = -1;  // -1 none, 0 the chosen token's, k also the k best
@@ -40,7 +42,10 @@ struct Request {
   uint64_t seed = 0;             // effective seed: randomness is f(seed, sample, position, token)
   int32_t prompt_logprobs = -1;  // -1 none, else like top_logprobs for every prompt token but the first
   std::shared_ptr<const ConstraintTemplate> constraint;  // may be null
-  bool wants_token_times = false;                        // fill SampleResult::token_times
+  // The constraint holds from the token after these on, the first time the output has them in a row (the end
+  // of thinking); empty = from the first token on.
+  std::vector<int32_t> constraint_after;
+  bool wants_token_times = false;  // fill SampleResult::token_times
   // When the caller handed it over; all times below count from here. Engine::try_submit sets it.
   std::chrono::steady_clock::time_point submitted_at{};
 
@@ -64,12 +69,21 @@ struct TokenLogprobs {
 
 enum class FinishReason : uint8_t { kStop, kLength, kContext, kError, kAborted };
 
+// How far the constraint of a sample came.
+enum class ConstraintState : uint8_t {
+  kNone,        // there is no constraint
+  kNotStarted,  // the output never had Request::constraint_after
+  kIncomplete,  // the text does not fit as it is: cut short by a limit, a stop string, an error
+  kComplete,    // the text fits
+};
+
 struct SampleResult {
   std::vector<int32_t> tokens;  // without the end-of-sequence or stop token
   std::string text;             // valid UTF-8, cut exactly at the stop string
   FinishReason finish_reason = FinishReason::kStop;
-  std::string stop_string;              // the stop string that matched, if one did
-  int32_t stop_token = -1;              // the end-of-sequence or stop token that ended it, if one did
+  std::string stop_string;  // the stop string that matched, if one did
+  int32_t stop_token = -1;  // the end-of-sequence or stop token that ended it, if one did
+  ConstraintState constraint_state = ConstraintState::kNone;
   std::vector<TokenLogprobs> logprobs;  // [tokens.size()] when asked
   // [tokens.size()] when asked: seconds on the steady clock at the end of the step that made each token, so
   // tokens of one step have the same time and differences are times between steps, not between deliveries.

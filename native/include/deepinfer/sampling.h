@@ -57,7 +57,6 @@ struct SamplerScratch {
   std::vector<float> scores;  // [vocab_size] the adjusted row, when something adjusts it
   std::vector<int32_t> ids;
   std::vector<Candidate> candidates;  // tokens that may still be chosen
-  std::vector<uint32_t> mask;         // [ceil(vocab_size / 32)] for whoever fills a constraint's mask
 };
 
 SampleOutput sample_row(const SampleInput& input, SamplerScratch& scratch);

@@ -53,7 +53,8 @@ EngineCore::EngineCore(Executor& executor, ThreadPool& pool, std::shared_ptr<con
       info_(executor.info()),
       kv_(executor.cache_groups(), config_.num_blocks, config_.prefix_cache),
       scheduler_(scheduler_config(config_), kv_, this),
-      rows_(pool) {
+      rows_(pool),
+      constraints_(pool) {
   executor_.allocate_cache(config_.num_blocks);
   executor_.reserve(config_.max_step_tokens);
   stats_.num_blocks_total = kv_.num_blocks_total();
@@ -69,6 +70,11 @@ void EngineCore::check_request(const Request& request) const {
       refuse("token id ", token, " is outside the vocabulary of ", info_.vocab_size);
   if (const std::string why = why_invalid(sampling, info_.vocab_size); !why.empty()) refuse(why);
   if (request.num_samples < 1) refuse("n is ", request.num_samples, ", it must be at least 1");
+  for (const int32_t token : request.constraint_after)
+    if (token < 0 || token >= info_.vocab_size)
+      refuse("constraint_after has token id ", token, ", outside the vocabulary of ", info_.vocab_size);
+  if (!request.constraint && !request.constraint_after.empty())
+    refuse("constraint_after is given without a constraint");
   const bool has_range = request.score_begin < request.score_end;
   if (has_range && (request.score_begin < 1 || request.score_end > num_prompt + 1))
     refuse("scores are wanted for positions ", request.score_begin, " to ", request.score_end - 1,
@@ -143,17 +149,54 @@ bool EngineCore::plan() {
 void EngineCore::compute() {
   step_error_ = nullptr;
   const double started = thread_cpu_seconds();
+  make_masks();
   try {
     executor_.forward(batch_, rows_);
   } catch (...) {
     step_error_ = std::current_exception();
   }
+  if (!step_error_) advance_constraints();
   if (config_.debug_busy_wait <= 0) return;
   // A slower build, for tests of measurements: they have to find it. By CPU time, as a slower build would be.
   const double now = thread_cpu_seconds();
   const double end = now + (now - started) * config_.debug_busy_wait;
   while (thread_cpu_seconds() < end) {
   }
+}
+
+// For samples whose first constrained token this step samples; others have had their mask since the last one.
+void EngineCore::make_masks() {
+  for (const RowTask& task : rows_.tasks()) {
+    SampleConstraint& constraint = task.sample->constraint;
+    if (task.kind != RowTask::Kind::kSample || !constraint.is_active()) continue;
+    if (constraint.has_mask || !constraint.error.empty()) continue;
+    constraints_.add({.constraint = &constraint, .room = 1, .ends = task.sample->request->stop_tokens});
+  }
+  constraints_.run(info_.vocab_size);
+}
+
+// The next masks, while nobody waits for them, and what they force. The step has been computed: it is not
+// tried again.
+void EngineCore::advance_constraints() {
+  for (const RowTask& task : rows_.tasks()) {
+    Sample& sample = *task.sample;
+    const RequestState& request = *sample.request;
+    const int32_t token = task.output.token;
+    if (task.kind != RowTask::Kind::kSample || sample.constraint.compiled == nullptr) continue;
+    if (!task.output.error.empty() || std::ranges::count(request.stop_tokens, token) > 0) continue;
+    const bool was_started = sample.constraint.has_started;
+    if (!was_started && !sample.ends_with(request.request.constraint_after, token)) continue;
+    sample.constraint.has_started = true;
+    const int32_t num_output = sample.num_output() + 1;
+    const int32_t room = std::min(request.request.sampling.max_tokens - num_output,
+                                  config_.max_context - request.num_prompt() - num_output);
+    constraints_.add({.constraint = &sample.constraint,
+                      .token = was_started ? token : -1,
+                      .room = room,
+                      .max_forced = config_.jump_forward ? std::min(room, kMaxForced) : 0,
+                      .ends = request.stop_tokens});
+  }
+  constraints_.run(info_.vocab_size);
 }
 
 void EngineCore::finish() {
@@ -210,12 +253,10 @@ void EngineCore::advance() {
   for (RowTask& task : rows_.tasks()) {
     RequestState& request = *task.sample->request;
     if (request.is_done) continue;
-    if (task.is_score && !task.output.error.empty()) {
-      fail(request, str_cat(task.output.error, " (position ", task.position, " of the prompt)"), false);
-    } else if (task.is_score) {
-      take_score(task);
-    } else {
-      take_token(task);
+    switch (task.kind) {
+      case RowTask::Kind::kPromptScore: take_score(task); break;
+      case RowTask::Kind::kForcedScore: take_forced_score(task); break;
+      case RowTask::Kind::kSample: take_token(task); break;
     }
   }
   start_forks();
@@ -224,60 +265,85 @@ void EngineCore::advance() {
 
 void EngineCore::take_score(RowTask& task) {
   RequestState& request = *task.sample->request;
+  if (!task.output.error.empty())
+    return fail(request, str_cat(task.output.error, " (position ", task.position, " of the prompt)"), false);
   request.next_score = task.position + 1;
   request.num_restarts = 0;
-  request.limit_cached();
+  task.sample->limit_cached();
   if (request.request.prompt_logprobs >= 0 && task.position < request.num_prompt())
     request.completion.prompt_logprobs.push_back(std::move(task.output.logprobs));
   if (!request.wants_tokens() && request.next_score == request.end_score) complete(request);
 }
 
+static std::string place_of(const RowTask& task) {
+  return str_cat(" (sample ", task.sample->order.sample, ", position ", task.position, ")");
+}
+
+void EngineCore::take_forced_score(RowTask& task) {
+  Sample& sample = *task.sample;
+  if (sample.is_closed) return;  // an earlier row of it failed
+  sample.request->num_restarts = 0;
+  if (!task.output.error.empty()) return fail_sample(sample, task.output.error + place_of(task));
+  sample.result.logprobs.push_back(std::move(task.output.logprobs));
+  sample.limit_cached();
+  if (sample.ending && sample.num_unscored() == 0) end_sample(sample, *sample.ending);
+}
+
 void EngineCore::take_token(RowTask& task) {
   Sample& sample = *task.sample;
   RequestState& request = *sample.request;
+  if (sample.is_closed) return;
   if (request.completion.first_token_seconds == 0)
     request.completion.first_token_seconds = request.seconds_since_submit();
   request.num_restarts = 0;
   if (sample.state == Sequence::State::kNew) newborn_.push_back(&sample);
-  if (!task.output.error.empty())
-    return fail_sample(sample, str_cat(task.output.error, " (sample ", sample.order.sample, ", position ",
-                                       task.position, ")"));
-  try {
-    append_token(task);
-  } catch (const std::exception& e) {  // no memory, or a matcher of somebody else
-    fail_sample(sample, str_cat("sample ", sample.order.sample, ": ", e.what()));
-  }
-}
-
-void EngineCore::append_token(RowTask& task) {
-  Sample& sample = *task.sample;
-  RequestState& request = *sample.request;
-  const SamplingParams& sampling = request.request.sampling;
+  if (!task.output.error.empty()) return fail_sample(sample, task.output.error + place_of(task));
   const int32_t token = task.output.token;
   if (std::ranges::find(request.stop_tokens, token) != request.stop_tokens.end()) {
     sample.result.stop_token = token;
     return end_sample(sample, FinishReason::kStop);
   }
+  try {
+    if (request.request.sampling.top_logprobs >= 0)
+      sample.result.logprobs.push_back(std::move(task.output.logprobs));
+    const std::vector<int32_t> forced = std::exchange(sample.constraint.forced, {});
+    const bool is_done = sample.constraint.is_done;  // with the last of them
+    bool goes_on = append_token(sample, token, is_done && forced.empty());
+    for (size_t i = 0; i < forced.size() && goes_on; ++i, ++stats_.num_forced_tokens)
+      goes_on = append_token(sample, forced[i], is_done && i + 1 == forced.size());
+    if (goes_on && !sample.constraint.error.empty())
+      fail_sample(sample, sample.constraint.error + place_of(task));
+    sample.limit_cached();
+  } catch (const std::exception& e) {  // no memory
+    if (!sample.is_closed) fail_sample(sample, str_cat("sample ", sample.order.sample, ": ", e.what()));
+  }
+}
+
+// Whether the sample goes on after it. is_complete: its constraint lets no more tokens follow.
+bool EngineCore::append_token(Sample& sample, int32_t token, bool is_complete) {
+  const RequestState& request = *sample.request;
+  const SamplingParams& sampling = request.request.sampling;
   ++stats_.num_generated_tokens;
   sample.append(token);
   if (request.request.wants_token_times) sample.result.token_times.push_back(step_time_);
-  if (sampling.top_logprobs >= 0) sample.result.logprobs.push_back(std::move(task.output.logprobs));
-  if (sample.matcher && !sample.matcher->accept(token))
-    return fail_sample(sample, str_cat("the constraint failed: ", sample.matcher->error()));
   const bool can_stop = sample.num_output() >= sampling.min_tokens;
   if (sample.text.push(token_table_->bytes(token), can_stop)) {
     sample.result.stop_string = sample.text.matched_stop();
     end_sample(sample, FinishReason::kStop);
-  } else if (sample.matcher && sample.matcher->done()) {
+  } else if (is_complete) {
     end_sample(sample, FinishReason::kStop);
   } else if (sample.num_output() == sampling.max_tokens) {
     end_sample(sample, FinishReason::kLength);
-  } else if (sample.num_wanted >= config_.max_context) {
+  } else if (request.num_prompt() + sample.num_output() >= config_.max_context) {
     end_sample(sample, FinishReason::kContext);
+  } else {
+    return true;
   }
+  return false;
 }
 
 void EngineCore::end_sample(Sample& sample, FinishReason reason) {
+  if (reason != FinishReason::kError && sample.num_unscored() > 0) return sample.stop_growing(reason);
   sample.close(reason);
   ended_.push_back(&sample);
 }

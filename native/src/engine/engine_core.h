@@ -57,7 +57,10 @@ class EngineCore : private TokenStore {
   void advance();
   void take_score(RowTask& task);
   void take_token(RowTask& task);
-  void append_token(RowTask& task);
+  void make_masks();
+  void advance_constraints();
+  bool append_token(Sample& sample, int32_t token, bool is_complete);
+  void take_forced_score(RowTask& task);
   void end_sample(Sample& sample, FinishReason reason);
   void fail_sample(Sample& sample, const std::string& error);
   void start_forks();
@@ -66,6 +69,8 @@ class EngineCore : private TokenStore {
   void fail(RequestState& request, const std::string& error, bool is_retryable);
   void complete(RequestState& request);
 
+  // Tokens that are forced in one step: each costs a mask, and the step waits for it.
+  static constexpr int32_t kMaxForced = 64;
   // So many requests failed alone, and no step computed in between: it is the executor.
   static constexpr int kMaxBlamed = 16;
   // Where a failed step costs a request all that was computed, it may be that it never gets to the step that
@@ -79,6 +84,7 @@ class EngineCore : private TokenStore {
   KvManager kv_;
   Scheduler scheduler_;
   StepRows rows_;
+  ConstraintWork constraints_;
   Batch batch_;
   std::map<uint64_t, std::unique_ptr<RequestState>> live_;  // by order of arrival
   std::map<uint64_t, RequestState*> by_id_;

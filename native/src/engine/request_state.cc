@@ -23,7 +23,9 @@ Sample::Sample(RequestState& owner) : request(&owner), text(empty_text(owner)) {
   order = {owner.ordinal, static_cast<int32_t>(owner.samples.size())};
   if (order.sample == 0) load();
   num_wanted = owner.wants_tokens() ? owner.num_prompt() : owner.end_score - 1;
-  if (owner.request.constraint && owner.wants_tokens()) matcher = owner.request.constraint->clone();
+  constraint.compiled = owner.request.constraint.get();
+  constraint.has_started = owner.request.constraint_after.empty();
+  limit_cached();
 }
 
 void Sample::load() {
@@ -53,15 +55,50 @@ void Sample::append(int32_t token) {
   if (has_penalties(request->request.sampling)) ++counts[token].num_output;
 }
 
+int32_t Sample::num_unscored() const {
+  if (request->request.sampling.top_logprobs < 0) return 0;
+  return static_cast<int32_t>(result.tokens.size() - result.logprobs.size());
+}
+
+bool Sample::ends_with(std::span<const int32_t> tail, int32_t token) const {
+  if (tail.empty() || tail.back() != token || tail.size() > result.tokens.size() + 1) return false;
+  return std::equal(tail.begin(), tail.end() - 1, result.tokens.end() - (std::ssize(tail) - 1));
+}
+
+void Sample::limit_cached() {
+  // Logits that predict a position come from computing the token before it.
+  max_cached = std::numeric_limits<int32_t>::max();
+  if (order.sample == 0 && request->next_score < request->end_score) max_cached = request->next_score - 1;
+  const int32_t num_tokens = request->num_prompt() + num_output();
+  if (num_unscored() > 0) max_cached = std::min(max_cached, num_tokens - num_unscored() - 1);
+}
+
+void Sample::stop_growing(FinishReason reason) {
+  ending = reason;
+  num_wanted = request->num_prompt() + num_output() - 1;
+}
+
 void Sample::close(FinishReason reason) {
   is_closed = true;
   text.finish();
   result.text = text.text();
   result.finish_reason = reason;
+  if (constraint.compiled == nullptr) return;
+  const bool is_whole =
+      result.stop_string.empty() &&
+      (reason == FinishReason::kStop || reason == FinishReason::kLength || reason == FinishReason::kContext);
+  const bool fits = is_whole && constraint.matcher && constraint.matcher->is_accepting();
+  result.constraint_state = !constraint.has_started ? ConstraintState::kNotStarted
+                            : fits                  ? ConstraintState::kComplete
+                                                    : ConstraintState::kIncomplete;
+  constraint = {};
 }
 
 RequestState::RequestState(Request&& submitted, uint64_t arrival, std::span<const int32_t> eos_token_ids)
-    : request(std::move(submitted)), ordinal(arrival), stop_tokens(request.sampling.stop_token_ids) {
+    : request(std::move(submitted)),
+      ordinal(arrival),
+      stop_tokens(request.sampling.stop_token_ids),
+      num_own_stops(stop_tokens.size()) {
   if (!request.sampling.ignore_eos || request.constraint)  // only the constraint knows when its text may end
     stop_tokens.insert(stop_tokens.end(), eos_token_ids.begin(), eos_token_ids.end());
   if (request.submitted_at == Clock::time_point{}) request.submitted_at = Clock::now();
@@ -80,17 +117,13 @@ RequestState::RequestState(Request&& submitted, uint64_t arrival, std::span<cons
   }
   next_score = std::min(begin, end_score);
   samples.push_back(std::make_unique<Sample>(*this));
-  limit_cached();
-}
-
-void RequestState::limit_cached() {
-  // Logits that predict a position come from computing the token before it.
-  samples[0]->max_cached = next_score < end_score ? next_score - 1 : std::numeric_limits<int32_t>::max();
 }
 
 std::span<const int32_t> RequestState::held_tokens(const Sample& sample) const {
   if (sample.num_output() >= request.sampling.min_tokens) return {};
-  return stop_tokens;
+  const std::span<const int32_t> eos = std::span(stop_tokens).subspan(num_own_stops);
+  const bool can_only_end = sample.constraint.has_mask && allows_only(sample.constraint.mask, eos);
+  return can_only_end ? std::span<const int32_t>() : stop_tokens;
 }
 
 void RequestState::create_samples() {
@@ -119,6 +152,7 @@ Completion RequestState::finish() {
   if (wants_tokens() && !is_forked) {  // ended before its first token
     SampleResult same;
     same.finish_reason = completion.samples[0].finish_reason;
+    same.constraint_state = completion.samples[0].constraint_state;
     completion.samples.resize(static_cast<size_t>(request.num_samples), same);
   }
   return std::move(completion);

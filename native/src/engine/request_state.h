@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "deepinfer/request.h"
 #include "deepinfer/sampling.h"
 #include "deepinfer/text.h"
+#include "engine/sample_constraint.h"
 #include "scheduler/sequence.h"
 
 namespace deepinfer {
@@ -23,18 +25,25 @@ struct Sample : Sequence {
 
   RequestState* request;
   TextState text;
-  std::unique_ptr<ConstraintMatcher> matcher;  // null without a constraint
-  TokenCounts counts;                          // filled only when a penalty is on
+  SampleConstraint constraint;
+  TokenCounts counts;  // filled only when a penalty is on
   SampleResult result;
-  bool is_closed = false;  // the result is complete
-  std::string error;       // why it ended, if that was not in good order
+  std::optional<FinishReason> ending;  // decided, but some of its tokens have no log-probabilities yet
+  bool is_closed = false;              // the result is complete
+  std::string error;                   // why it ended, if that was not in good order
 
   void append(int32_t token);  // to result, and to tokens and counts while they are there
   // Only the first sample always holds its tokens: the others can be many.
   void load();
   void unload();
   const TokenCounts& counts_now() const;  // before the first token they are those of the first sample
+  // No more tokens; what is still to be computed is what their log-probabilities need.
+  void stop_growing(FinishReason reason);
   void close(FinishReason reason);
+  // Skips at admission only what no score needs any more.
+  void limit_cached();
+  int32_t num_unscored() const;  // tokens at the end of the output whose log-probabilities are still wanted
+  bool ends_with(std::span<const int32_t> tail, int32_t token) const;  // the output, once it has the token
   int32_t num_output() const { return static_cast<int32_t>(result.tokens.size()); }
 };
 
@@ -48,7 +57,8 @@ struct RequestState {
   uint64_t ordinal;                              // order of arrival
   std::vector<std::unique_ptr<Sample>> samples;  // one until the prompt is computed, then num_samples
   Completion completion;
-  std::vector<int32_t> stop_tokens;  // end-of-sequence and stop tokens in force
+  std::vector<int32_t> stop_tokens;  // stop tokens, then end-of-sequence tokens, in force
+  size_t num_own_stops;              // of them: the request's own
   int32_t num_finished = 0;          // samples
   bool is_forked = false;            // all samples exist
   bool is_done = false;
@@ -66,8 +76,6 @@ struct RequestState {
   bool wants_tokens() const { return request.sampling.max_tokens > 0; }
   // Creates the samples beyond the first, each with the prompt and nothing computed.
   void create_samples();
-  // The first sample skips only what no score needs any more.
-  void limit_cached();
   std::span<const int32_t> held_tokens(const Sample& sample) const;  // not allowed before min_tokens
   void take_first_error();                                           // of its samples, in their order
   Completion finish();

@@ -17,11 +17,16 @@ namespace deepinfer {
 
 // One use of one row. A row may be scored and sampled, and sampled for several samples (n > 1).
 struct RowTask {
+  enum class Kind : uint8_t {
+    kPromptScore,  // the prompt's own token is scored, or the row is handed to a callback
+    kForcedScore,  // so is a token of the output that was known without the row
+    kSample,
+  };
   int32_t row = 0;       // into Batch::logit_tokens; ascending over tasks
   int32_t position = 0;  // that the row predicts
   Sample* sample = nullptr;
-  bool is_score = false;  // else a token is sampled
-  SampleOutput output;    // of a score task: logprobs and error only
+  Kind kind = Kind::kSample;
+  SampleOutput output;  // of a score: logprobs and error only
 };
 
 class StepRows : public LogitsSink {
@@ -36,6 +41,7 @@ class StepRows : public LogitsSink {
   std::span<RowTask> tasks() { return tasks_; }
 
  private:
+  void plan_position(Sample& sample, int32_t position, int32_t row, bool is_last);
   void run(RowTask& task, std::span<const float> logits, SamplerScratch& scratch) const;
 
   ThreadPool& pool_;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "deepinfer/constraint.h"
+#include "deepinfer/status.h"
 
 namespace deepinfer::testing {
 
@@ -66,13 +67,41 @@ class DfaMatcher : public ConstraintMatcher {
   std::vector<int> states_ = {0};
 };
 
+// Answers calls for many by asking each, and checks that it is used as it wants to be.
+class DfaGroup : public MatcherGroup {
+ public:
+  void in_one_go(const std::function<void()>& work) override {
+    is_held = true;
+    work();
+    is_held = false;
+    ++num_goes;
+  }
+  void accept(std::span<MatcherCall> calls) override {
+    DI_CHECK(is_held && !calls.empty());
+    for (MatcherCall& call : calls) call.is_ok = call.matcher->accept(call.token);
+  }
+  void fill_masks(std::span<MatcherCall> calls) override {
+    DI_CHECK(is_held && !calls.empty());
+    for (MatcherCall& call : calls) call.is_ok = call.matcher->fill_mask(call.mask);
+  }
+
+  bool is_held = false;
+  int num_goes = 0;
+};
+
 class DfaTemplate : public ConstraintTemplate {
  public:
-  explicit DfaTemplate(Dfa dfa) : dfa_(std::make_shared<Dfa>(std::move(dfa))) {}
-  std::unique_ptr<ConstraintMatcher> clone() const override { return std::make_unique<DfaMatcher>(dfa_); }
+  explicit DfaTemplate(Dfa dfa, std::shared_ptr<DfaGroup> group = nullptr)
+      : dfa_(std::make_shared<Dfa>(std::move(dfa))), group_(std::move(group)) {}
+  std::unique_ptr<ConstraintMatcher> clone() const override {
+    DI_CHECK(!group_ || group_->is_held);
+    return std::make_unique<DfaMatcher>(dfa_);
+  }
+  MatcherGroup* group() const override { return group_.get(); }
 
  private:
   std::shared_ptr<const Dfa> dfa_;
+  std::shared_ptr<DfaGroup> group_;
 };
 
 }  // namespace deepinfer::testing

@@ -45,6 +45,7 @@ EngineConfig engine_config(Draw& draw, const std::vector<CacheGroupSpec>& groups
   config.max_step_tokens = draw.pick(std::array{1, 5, 40, 600});
   config.max_context = kContext;
   config.prefix_cache = draw.one_in(2);
+  config.jump_forward = draw.one_in(2);
   config.debug_checks = true;
   config.eos_token_ids = {0};
   if (draw.one_in(3)) config.debug_preempt_every = draw.between(1, 7);
@@ -74,12 +75,13 @@ bool check_schedule(uint64_t seed) {
   const NaiveEngine naive{model, tokens, kContext, {0}};
 
   const RequestRange range;
+  const auto group = std::make_shared<DfaGroup>();
   std::vector<Request> requests;
   std::map<uint64_t, Expected> expected;
   std::map<uint64_t, Rows> seen;
   bool ok = true;
   for (uint64_t id = 0; id < 10; ++id) {
-    Request request = random_request(draw, range, id * 7);
+    Request request = random_request(draw, range, id * 7, group);
     Expected& want = expected[request.id];
     request.on_logits = [&](int32_t position, const float* row, int32_t size) {
       want.rows[position].assign(row, row + size);

@@ -100,6 +100,14 @@ struct NaiveEngine {
     }
   }
 
+  static std::unique_ptr<ConstraintMatcher> make_matcher(const ConstraintTemplate* compiled) {
+    if (compiled == nullptr) return nullptr;
+    if (compiled->group() == nullptr) return compiled->clone();
+    std::unique_ptr<ConstraintMatcher> made;
+    compiled->group()->in_one_go([&] { made = compiled->clone(); });
+    return made;
+  }
+
   SampleResult sample(const Request& request, int32_t index, std::string& error) const {
     const SamplingParams& params = request.sampling;
     SampleResult result;
@@ -108,7 +116,18 @@ struct NaiveEngine {
     if (!params.ignore_eos || request.constraint) stops.insert(stops.end(), eos.begin(), eos.end());
     TokenCounts counts;
     for (const int32_t token : history) counts[token].in_prompt = true;
-    std::unique_ptr<ConstraintMatcher> matcher = request.constraint ? request.constraint->clone() : nullptr;
+    const std::unique_ptr<ConstraintMatcher> made = make_matcher(request.constraint.get());
+    ConstraintMatcher* matcher = request.constraint_after.empty() ? made.get() : nullptr;
+    const auto end = [&] {
+      text.finish();
+      result.text = text.text();
+      if (made) result.constraint_state = ConstraintState::kNotStarted;
+      if (matcher != nullptr)
+        result.constraint_state = result.stop_string.empty() && matcher->is_accepting()
+                                      ? ConstraintState::kComplete
+                                      : ConstraintState::kIncomplete;
+      return result;
+    };
     result.finish_reason = FinishReason::kLength;
     while (static_cast<int32_t>(result.tokens.size()) < params.max_tokens) {
       if (static_cast<int32_t>(history.size()) >= max_context) {
@@ -120,19 +139,26 @@ struct NaiveEngine {
                         &counts, {},      {}};
       if (static_cast<int32_t>(result.tokens.size()) < params.min_tokens) input.held = stops;
       std::vector<uint32_t> mask((row.size() + 31) / 32);
-      if (matcher) {
+      std::vector<int32_t> allowed;
+      if (matcher != nullptr) {
         if (!matcher->fill_mask(mask)) {
           error = matcher->error();
           break;
         }
         input.mask = mask;
+        for (size_t t = 0; t < row.size(); ++t)
+          if ((mask[t / 32] >> (t % 32) & 1) != 0) allowed.push_back(static_cast<int32_t>(t));
+        const auto is_eos = [&](int32_t t) { return std::ranges::count(eos, t) > 0; };
+        if (!allowed.empty() && std::ranges::all_of(allowed, is_eos)) input.held = {};
       }
-      const std::vector<float> scores = reference_scores(input);
-      if (!why_not_finite(row).empty() || !why_not_finite(scores).empty()) {
+      const bool is_forced = allowed.size() == 1 && std::ranges::count(stops, allowed[0]) == 0;
+      const bool needs_row = !is_forced || params.top_logprobs >= 0;
+      const bool has_row = why_not_finite(row).empty();
+      if (needs_row && (!has_row || (!is_forced && !why_not_finite(reference_scores(input)).empty()))) {
         error = "not finite";
         break;
       }
-      const int32_t token = reference_sample(input);
+      const int32_t token = is_forced ? allowed[0] : reference_sample(input);
       result.finish_reason = FinishReason::kStop;
       if (std::ranges::find(stops, token) != stops.end()) {
         result.stop_token = token;
@@ -142,17 +168,19 @@ struct NaiveEngine {
       result.tokens.push_back(token);
       if (params.top_logprobs >= 0) result.logprobs.push_back(score_token(row, token, params.top_logprobs));
       ++counts[token].num_output;
-      if (matcher) matcher->accept(token);
+      if (matcher != nullptr) matcher->accept(token);
+      const std::vector<int32_t>& after = request.constraint_after;
+      if (made && matcher == nullptr && result.tokens.size() >= after.size() &&
+          std::equal(after.begin(), after.end(), result.tokens.end() - std::ssize(after)))
+        matcher = made.get();
       if (text.push(tokens->bytes(token), static_cast<int32_t>(result.tokens.size()) >= params.min_tokens)) {
         result.stop_string = text.matched_stop();
         break;
       }
-      if (matcher && matcher->done()) break;
+      if (matcher != nullptr && matcher->done()) break;
       result.finish_reason = FinishReason::kLength;
     }
-    text.finish();
-    result.text = text.text();
-    return result;
+    return end();
   }
 };
 
@@ -172,7 +200,7 @@ inline std::string print(const Completion& c) {
     out += "\n  ";
     for (const int32_t token : s.tokens) out += str_cat(token, " ");
     out += str_cat("'", s.text, "' ", static_cast<int>(s.finish_reason), " '", s.stop_string, "' ",
-                   s.stop_token);
+                   s.stop_token, " ", static_cast<int>(s.constraint_state));
     for (const TokenLogprobs& l : s.logprobs) out += print(l);
   }
   return out;

@@ -49,19 +49,23 @@ inline std::shared_ptr<const TokenTable> odd_tokens(int32_t vocab_size) {
   return std::make_shared<TokenTable>(std::move(bytes), std::move(special));
 }
 
-inline std::shared_ptr<const ConstraintTemplate> random_constraint(Draw& draw, const RequestRange& range) {
+// Many states have one way out, so that tokens are forced.
+inline std::shared_ptr<const ConstraintTemplate> random_constraint(
+    Draw& draw, const RequestRange& range, std::shared_ptr<DfaGroup> group = nullptr) {
   Dfa dfa;
   dfa.eos = range.eos;
-  const int num_states = draw.between(2, 6);
+  const int num_states = draw.between(2, 12);
+  const int forced_in = draw.between(1, 4);
   for (int state = 0; state < num_states; ++state) {
     const bool is_end = state == num_states - 1;
-    if (is_end || draw.one_in(3)) dfa.accepting.insert(state);
-    for (int i = 0; i < 4 && !(is_end && draw.one_in(2)); ++i)
+    const bool is_forced = !is_end && !draw.one_in(forced_in);
+    if (is_end || (!is_forced && draw.one_in(3))) dfa.accepting.insert(state);
+    for (int i = 0; i < (is_forced ? 1 : 4) && !(is_end && draw.one_in(2)); ++i)
       dfa.next[{state, draw.between(1, range.vocab_size - 1)}] =
-          draw.one_in(2) ? std::min(state + 1, num_states - 1) : draw.below(num_states);
+          is_forced || draw.one_in(2) ? std::min(state + 1, num_states - 1) : draw.below(num_states);
   }
   if (draw.one_in(6)) dfa.fail_after = draw.between(1, 4);
-  return std::make_shared<DfaTemplate>(std::move(dfa));
+  return std::make_shared<DfaTemplate>(std::move(dfa), std::move(group));
 }
 
 // Prompts begin with one of a few headers, so that many share a prefix.
@@ -95,7 +99,8 @@ inline SamplingParams random_sampling(Draw& draw, const RequestRange& range) {
   return p;
 }
 
-inline Request random_request(Draw& draw, const RequestRange& range, uint64_t id) {
+inline Request random_request(Draw& draw, const RequestRange& range, uint64_t id,
+                              const std::shared_ptr<DfaGroup>& group = nullptr) {
   Request r;
   r.id = id;
   const int32_t length =
@@ -109,7 +114,14 @@ inline Request random_request(Draw& draw, const RequestRange& range, uint64_t id
     r.score_begin = draw.between(1, length);
     r.score_end = draw.between(r.score_begin + 1, length + 1);
   }
-  if (draw.one_in(4)) r.constraint = random_constraint(draw, range);
+  if (draw.one_in(3)) {
+    r.constraint = random_constraint(draw, range, draw.one_in(3) ? group : nullptr);
+    if (draw.one_in(4)) {  // likely to come up soon, or perhaps never
+      for (int i = draw.between(1, 2); i > 0; --i)
+        r.constraint_after.push_back(draw.between(1, range.vocab_size - 1));
+      for (const int32_t token : r.constraint_after) r.sampling.logit_bias.emplace_back(token, 9.0f);
+    }
+  }
   const bool has_scores = r.prompt_logprobs >= 0 || r.score_begin < r.score_end;
   if (has_scores && draw.one_in(3)) r.sampling.max_tokens = r.sampling.min_tokens = 0;
   return r;

@@ -1,0 +1,68 @@
+// The constraint of one sample, between its matcher and the step that samples under it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "deepinfer/constraint.h"
+#include "deepinfer/threads.h"
+
+namespace deepinfer {
+
+struct SampleConstraint {
+  const ConstraintTemplate* compiled = nullptr;  // null: free text
+  bool has_started = false;                      // else the text is still free
+  std::unique_ptr<ConstraintMatcher> matcher;    // made when it is first needed
+  std::string error;                             // not empty: the next token cannot be known
+
+  // What may come next. A mask that leaves one token, which ends nothing, needs no logits: `only` is it.
+  bool has_mask = false;
+  std::vector<uint32_t> mask;  // [ceil(vocab_size / 32)]
+  int32_t only = -1;
+
+  // Tokens that follow the one just sampled, accepted but not yet part of the result; the mask is for the
+  // token after them.
+  std::vector<int32_t> forced;
+  bool is_done = false;  // the text is complete with them
+
+  bool is_active() const { return compiled != nullptr && has_started; }
+};
+
+// The one token that the mask allows among the first `vocab_size`; -1 when there is none, or more than one.
+int32_t only_token(std::span<const uint32_t> mask, int32_t vocab_size);
+
+// Whether the mask allows some token, and none but `tokens`.
+bool allows_only(std::span<const uint32_t> mask, std::span<const int32_t> tokens);
+
+// Up to `max_tokens` tokens of which each is the only one allowed after those before it. The matcher is left
+// as it was, unless it fails on the way.
+std::vector<int32_t> forced_tokens(ConstraintMatcher& matcher, int32_t vocab_size, int32_t max_tokens);
+
+// The matchers' work of a step: in parallel over the pool, or in one go where a group is cheaper.
+class ConstraintWork {
+ public:
+  explicit ConstraintWork(ThreadPool& pool) : pool_(pool) {}
+
+  struct Item {
+    SampleConstraint* constraint = nullptr;
+    int32_t token = -1;                  // that was sampled; -1 = none, only a mask is wanted
+    int32_t room = 0;                    // tokens that the sample may still get after it
+    int32_t max_forced = 0;              // of them that may be decided here
+    std::span<const int32_t> ends = {};  // tokens that end the sample: never forced
+  };
+  void clear() { items_.clear(); }
+  void add(const Item& item) { items_.push_back(item); }
+  // Makes matchers, accepts the tokens, finds what they force and the masks after that.
+  void run(int32_t vocab_size);
+
+ private:
+  void run_group(MatcherGroup& group, std::span<Item> items, int32_t vocab_size);
+
+  ThreadPool& pool_;
+  std::vector<Item> items_;
+};
+
+}  // namespace deepinfer
