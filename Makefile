@@ -50,7 +50,7 @@ test-native: $(VENV)/.build
 	@$(CMAKE) --build $(NATIVE) -j $(JOBS)
 	@$(BIN)/ctest --test-dir $(NATIVE) --output-on-failure -j $(JOBS)
 
-PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 test: build test-native  ## native and Python tests that need no model download, no torch and not long
 	$(PYTEST) -m 'not model and not oracle and not slow'
 

@@ -18,6 +18,13 @@ def pytest_configure() -> None:
             signal.signal(number, handler)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take minutes begin first: begun last, one of them would keep one worker busy alone."""
+    long = {item.path for item in items if any(map(item.get_closest_marker, ("oracle", "model", "slow")))}
+    longest = {path for path in long if path.parent.name == "numerics"}
+    items.sort(key=lambda item: (item.path not in longest, item.path not in long))
+
+
 @pytest.fixture(scope="session")
 def small_model() -> Path:
     """The small model's GGUF file."""

@@ -72,6 +72,7 @@ def measured(path: Path, *args: str) -> dict[str, Any]:
     return values
 
 
+@pytest.mark.slow
 def test_operations_and_bytes_are_those_of_the_shapes(tiny: tuple[Path, str]) -> None:
     values = measured(tiny[0], "--concurrency", "1")
     shapes = MODEL.shapes()
@@ -88,6 +89,7 @@ def test_operations_and_bytes_are_those_of_the_shapes(tiny: tuple[Path, str]) ->
     assert values["memory"]["peak_rss_bytes"] > values["memory"]["weight_bytes"]
 
 
+@pytest.mark.slow
 def test_requests_in_company_do_the_same_work_and_read_no_more(tiny: tuple[Path, str]) -> None:
     alone, together = (measured(tiny[0], "--concurrency", c) for c in ("1", "3"))
     assert together["roofline"]["ops"] == alone["roofline"]["ops"]

@@ -181,6 +181,7 @@ LARGE = {
 }
 
 
+@pytest.mark.slow
 def test_rows_that_decode_to_much_more_than_their_text() -> None:
     """Each becomes an error row, or an ok one, in a process that may not take 300 MB; neighbours stay."""
     neighbour = b'{"prompt": "n", "seed": 1, "max_tokens": 2}'

@@ -21,7 +21,12 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("fault", "number"), [("tiny", signal.SIGKILL), ("tiny", signal.SIGINT), ("retry", signal.SIGKILL)]
+    ("fault", "number"),
+    [
+        ("tiny", signal.SIGKILL),
+        pytest.param("tiny", signal.SIGINT, marks=pytest.mark.slow),
+        pytest.param("retry", signal.SIGKILL, marks=pytest.mark.slow),
+    ],
 )
 def test_a_chain_of_kills(shared: Path, tmp_path: Path, fault: str, number: int) -> None:
     make = tiny_work if fault == "tiny" else fake_work
