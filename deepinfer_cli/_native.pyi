@@ -110,6 +110,13 @@ class ConstraintTemplate:
     # A compiled constraint. Any thread may clone it.
     def clone(self) -> ConstraintMatcher: ...
 
+class PythonMatchers:
+    # Templates whose matchers are Python objects. A step calls `engine` for all of them, with the GIL taken
+    # once: accept(matchers, tokens) -> which were taken; fill_masks(matchers, address, bytes of one mask) ->
+    # which were filled, mask i at address + i * bytes.
+    def __init__(self, engine: object, special: list[bool]) -> None: ...
+    def make_template(self, matcher: object) -> ConstraintTemplate: ...  # probed like Llguidance's
+
 class Llguidance:
     # The constraint engine, called without the GIL through the C functions that its wheel exports.
     # NativeError unsupported: what of `library` does not fit. Without bpe nothing is forced.

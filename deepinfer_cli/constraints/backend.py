@@ -3,26 +3,47 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import threading
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from deepinfer_cli._native import BpeTokenizer, ConstraintTemplate, Llguidance, NativeError
 from deepinfer_cli.constraints.types import ConstraintError, ErrorCode
+from deepinfer_cli.errors import ConfigError
 from deepinfer_cli.models.types import LoadedModel, Tokenizer
 from deepinfer_cli.tokenizer.library import LibraryTokenizer, TokenizerError
+
+if TYPE_CHECKING:
+    from deepinfer_cli.constraints.python_road import PythonRoad
 
 # How the engine words what it knows and does not do, or only not so much of.
 _NOT_SUPPORTED = ("nimplemented", "not supported", "not implemented", "too ", "limit", "exceed", "larger")
 
 
-class ConstraintBackend:
-    """Thread-safe; the work of setting up is done by the first compile()."""
+Road = Literal["auto", "native", "python"]
+ROAD_VARIABLE = "DEEPINFER_CONSTRAINT_ROAD"
 
-    def __init__(self, model: LoadedModel) -> None:
+
+class ConstraintBackend:
+    """Thread-safe; the work of setting up is done by the first compile().
+
+    road: how the engine is called. "auto" is native, and Python where the engine's C functions do not fit."""
+
+    def __init__(self, model: LoadedModel, road: str | None = None) -> None:
         self._model = model
+        self._road = road or os.environ.get(ROAD_VARIABLE) or "auto"
+        if self._road not in get_args(Road):
+            hint = f"{ROAD_VARIABLE} is one of {', '.join(get_args(Road))}"
+            raise ConfigError(f"{self._road!r} is no way to call the constraint engine", hint)
         self._lock = threading.Lock()
-        self._engine: Llguidance | None = None
+        self._engine: Llguidance | PythonRoad | None = None
+        self._why_not_native: str | None = None
+
+    @property
+    def why_not_native(self) -> str | None:
+        """Why the Python road was taken, once something has been compiled."""
+        return self._why_not_native
 
     def compile(self, grammar: str) -> ConstraintTemplate:
         """`grammar`: the engine's JSON list of grammars when it begins with a brace, else its Lark dialect.
@@ -40,34 +61,41 @@ class ConstraintBackend:
             message = str(error.args[0])
             raise ConstraintError(_code(message), message) from None
 
-    def _started(self) -> Llguidance:
+    def _started(self) -> Llguidance | PythonRoad:
         with self._lock:
             if self._engine is None:
-                self._engine = _start(self._model)
+                self._engine = self._start()
             return self._engine
+
+    def _start(self) -> Llguidance | PythonRoad:
+        tokenizer = self._model.tokenizer
+        special = list(tokenizer.special)
+        for token in self._model.eos_token_ids:
+            special[token] = True
+        vocabulary = (
+            list(tokenizer.token_bytes),
+            special,
+            list(self._model.eos_token_ids),
+            _speller(tokenizer),
+        )
+        if not self._model.eos_token_ids:
+            raise ConstraintError("unsupported_schema", f"{self._model.name} names no token that ends a text")
+        if self._road != "python":
+            try:
+                return Llguidance(str(_library()), *vocabulary)
+            except NativeError as error:
+                self._why_not_native = str(error.args[0])
+                if self._road == "native" or error.args[1] != "unsupported":
+                    message = f"{self._model.name} cannot be constrained: {self._why_not_native}"
+                    raise ConstraintError("unsupported_schema", message) from None
+        from deepinfer_cli.constraints.python_road import PythonRoad
+
+        return PythonRoad(*vocabulary)
 
 
 def _code(message: str) -> ErrorCode:
     is_beyond_us = any(words in message for words in _NOT_SUPPORTED)
     return "unsupported_schema" if is_beyond_us else "bad_schema"
-
-
-def _start(model: LoadedModel) -> Llguidance:
-    tokenizer = model.tokenizer
-    special = list(tokenizer.special)
-    for token in model.eos_token_ids:
-        special[token] = True
-    try:
-        return Llguidance(
-            str(_library()),
-            list(tokenizer.token_bytes),
-            special,
-            list(model.eos_token_ids),
-            _speller(tokenizer),
-        )
-    except NativeError as error:
-        message = f"{model.name} cannot be constrained: {error.args[0]}"
-        raise ConstraintError("unsupported_schema", message) from None
 
 
 def _library() -> Path:

@@ -10,8 +10,10 @@
 #include <utility>
 
 #include "bind.h"
+#include "constraint_probe.h"
 #include "engine/sample_constraint.h"
 #include "llguidance.h"
+#include "python_matchers.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -36,6 +38,23 @@ Template compile(const Llguidance& engine, const std::string& grammar) {
   const nb::gil_scoped_release release;
   return {engine.compile(grammar)};
 }
+
+// Matchers of the Python road share one group.
+class PythonMatchers {
+ public:
+  PythonMatchers(nb::object engine, std::vector<bool> special)
+      : special_(std::move(special)), group_(make_python_group(std::move(engine), special_.size())) {}
+
+  Template make_template(nb::object matcher) const {
+    Template made{make_python_template(group_, std::move(matcher))};
+    probe(*made.compiled->clone(), special_);
+    return made;
+  }
+
+ private:
+  std::vector<bool> special_;
+  std::shared_ptr<MatcherGroup> group_;
+};
 
 nb::bytes mask_bytes(ConstraintMatcher& matcher, int32_t vocab_size) {
   std::vector<uint32_t> mask((static_cast<size_t>(vocab_size) + 31) / 32);
@@ -73,6 +92,10 @@ void bind_constraint(nb::module_& m) {
 
   nb::class_<Template>(m, "ConstraintTemplate")
       .def("clone", [](const Template& t) { return t.compiled->clone(); }, no_gil);
+
+  nb::class_<PythonMatchers>(m, "PythonMatchers")
+      .def(nb::init<nb::object, std::vector<bool>>(), "engine"_a, "special"_a)
+      .def("make_template", &PythonMatchers::make_template, "matcher"_a);
 
   nb::class_<Llguidance>(m, "Llguidance")
       .def(nb::new_(&make_llguidance), "library"_a, "tokens"_a, "special"_a, "eos_token_ids"_a,

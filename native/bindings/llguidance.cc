@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "constraint_probe.h"
 #include "deepinfer/status.h"
 #include "llguidance_abi.h"
 
@@ -28,7 +29,30 @@ std::string first_line(const char* text) {
   return std::string(all.substr(0, all.find('\n')));
 }
 
+bool spells(const std::vector<std::string>& pieces, const std::vector<int32_t>& tokens,
+            std::string_view text) {
+  for (const int32_t token : tokens) {
+    const std::string& piece = pieces.at(static_cast<size_t>(token));
+    if (piece.empty() || !text.starts_with(piece)) return false;
+    text.remove_prefix(piece.size());
+  }
+  return text.empty();
+}
+
 }  // namespace
+
+std::vector<int32_t> spell(const BpeTokenizer& bpe, const std::vector<std::string>& pieces,
+                           std::string_view text) {
+  std::vector<int32_t> tokens = bpe.encode(text, false);
+  if (spells(pieces, tokens, text)) return tokens;
+  tokens.clear();
+  for (const char& byte : text) {  // up to one for which there is no token: no text can have it
+    const std::vector<int32_t> one = bpe.encode({&byte, 1}, false);
+    if (!spells(pieces, one, {&byte, 1})) break;
+    tokens.insert(tokens.end(), one.begin(), one.end());
+  }
+  return tokens;
+}
 
 struct Llguidance::Impl {
   Impl(const std::string& library, ConstraintVocabulary from)
@@ -86,20 +110,13 @@ struct Llguidance::Impl {
       fail(ErrorCode::kBadRequest, "llguidance cannot use this vocabulary: ", first_line(error.data()));
   }
 
-  // No exception may leave it. A spelling that is not these bytes is none: nothing is forced then.
+  // No exception may leave it, and the tokens have to spell these bytes.
   static size_t tokenize(const void* self, const uint8_t* bytes, size_t num_bytes, uint32_t* ids,
                          size_t capacity) {
     const auto& vocabulary = static_cast<const Impl*>(self)->vocabulary;
     const std::string_view text(reinterpret_cast<const char*>(bytes), num_bytes);
     try {
-      const std::vector<int32_t> tokens = vocabulary.bpe->encode(text, false);
-      std::string_view rest = text;
-      for (const int32_t token : tokens) {
-        const std::string& piece = vocabulary.tokens.at(static_cast<size_t>(token));
-        if (piece.empty() || !rest.starts_with(piece)) return 0;
-        rest.remove_prefix(piece.size());
-      }
-      if (!rest.empty()) return 0;
+      const std::vector<int32_t> tokens = spell(*vocabulary.bpe, vocabulary.tokens, text);
       std::copy_n(tokens.begin(), std::min(capacity, tokens.size()), ids);
       return tokens.size();
     } catch (const std::exception&) {
@@ -194,27 +211,6 @@ class LlguidanceTemplate : public ConstraintTemplate {
   MatcherHandle matcher_;
 };
 
-void check_health(const ConstraintMatcher& matcher) {
-  if (const std::string why = matcher.error(); !why.empty()) fail(ErrorCode::kBadRequest, why);
-}
-
-// Some constraints fail only when they are used: at the first mask, or at the first token.
-void probe(ConstraintMatcher& matcher, const ConstraintVocabulary& vocabulary) {
-  std::vector<uint32_t> mask((vocabulary.tokens.size() + 31) / 32);
-  matcher.fill_mask(mask);
-  check_health(matcher);
-  for (size_t id = 0; id < vocabulary.tokens.size(); ++id) {
-    const bool is_allowed = (mask[id / 32] >> (id % 32) & 1) != 0;
-    if (!is_allowed || vocabulary.special[id]) continue;
-    const bool is_taken = matcher.accept(static_cast<int32_t>(id));
-    check_health(matcher);
-    if (!is_taken) fail(ErrorCode::kBadRequest, "the engine refuses a token that it allows");
-    if (!matcher.done()) matcher.fill_mask(mask);
-    check_health(matcher);
-    return;
-  }
-}
-
 }  // namespace
 
 Llguidance::Llguidance(const std::string& library, ConstraintVocabulary vocabulary)
@@ -228,7 +224,7 @@ std::shared_ptr<const ConstraintTemplate> Llguidance::compile(const std::string&
   if (impl_->functions.is_error(matcher.get()))
     fail(ErrorCode::kBadRequest, first_line(impl_->functions.get_error(matcher.get())));
   auto made = std::make_shared<const LlguidanceTemplate>(impl_, std::move(matcher));
-  probe(*made->clone(), impl_->vocabulary);
+  probe(*made->clone(), impl_->vocabulary.special);
   return made;
 }
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "deepinfer/bpe.h"
@@ -24,6 +25,10 @@ struct ConstraintVocabulary {
   std::shared_ptr<const BpeTokenizer> bpe;  // how the model itself would spell a forced text; null = unknown,
                                             // then nothing is forced and every spelling is allowed
 };
+
+// The bytes of `text` as the model spells them; where its tokenizer would change them, byte by byte.
+std::vector<int32_t> spell(const BpeTokenizer& bpe, const std::vector<std::string>& pieces,
+                           std::string_view text);
 
 // Thread-safe.
 class Llguidance {

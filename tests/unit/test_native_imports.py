@@ -8,6 +8,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[2] / "deepinfer_cli"
 DOORS = {
     "constraints/backend.py",
+    "constraints/python_road.py",
     "engine/native.py",
     "requests/scan.py",
     "tokenizer/native_bpe.py",
