@@ -37,9 +37,12 @@ class ConstraintCompiler:
     """Any thread may ask; two that ask for the same constraint at once compile it once. Refusals are
     remembered too. Without a backend only the front's checks are made."""
 
-    def __init__(self, backend: Backend | None, options: ConstraintOptions) -> None:
+    def __init__(
+        self, backend: Backend | None, options: ConstraintOptions, *, max_kept: int = MAX_KEPT
+    ) -> None:
         self._backend = backend
         self._options = options
+        self._max_kept = max_kept
         self._lock = threading.Lock()
         self._known: OrderedDict[bytes, Result] = OrderedDict()  # the least recently used first
         self._num_bytes = 0
@@ -91,7 +94,9 @@ class ConstraintCompiler:
     def _keep(self, key: bytes, result: Result) -> None:
         self._known[key] = result
         self._num_bytes += _size(result)
-        while len(self._known) > MAX_KEPT or (self._num_bytes > MAX_KEPT_BYTES and len(self._known) > 1):
+        while len(self._known) > self._max_kept or (
+            self._num_bytes > MAX_KEPT_BYTES and len(self._known) > 1
+        ):
             _, oldest = self._known.popitem(last=False)
             self._num_bytes -= _size(oldest)
 

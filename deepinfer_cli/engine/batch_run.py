@@ -82,7 +82,7 @@ def run(config: RunConfig, console: Console, sink: RowSink | None = None) -> int
         if config.action == "dry_run":
             console.info(f"model {model.name}; context {context:,}; nothing is run")
             console.info(_sampling_line(config))
-            check = check_rows.RowCheck(config, sources, rules, console)
+            check = check_rows.RowCheck(config, sources, rules, console, model)
             return _judge(check, console, stop, prompts, model, context)
         return _Run(config, console, sources, rules, model, prompts, context, stop, sink).run()
 
@@ -169,7 +169,7 @@ class _Run:
 
         settings = self.config.engine
         numerics = native.numerics(settings, native.planned_isa(self.model, settings))
-        facts = {key: numerics[key] for key in ("isa", "version")}
+        facts = {key: numerics[key] for key in ("isa", "version", "constraints")}
         manifest = self._manifest(settings_id(self.config, {**self._fingerprints(), **facts}), numerics)
         if not self.config.resume or not outputs.is_resumable(self.config):
             return self._attempt(self.config, manifest, resumed=False)

@@ -11,8 +11,10 @@ from dataclasses import replace
 
 from deepinfer_cli.config.run_config import RunConfig
 from deepinfer_cli.console import Console
+from deepinfer_cli.constraints.types import ConstraintError
+from deepinfer_cli.engine.constraints import refusal
 from deepinfer_cli.engine.counters import Counters, summary
-from deepinfer_cli.engine.prepare import PromptStage, make_parser
+from deepinfer_cli.engine.prepare import PromptStage, make_compiler, make_parser
 from deepinfer_cli.errors import EXIT_FATAL, EXIT_OK, EXIT_ROWS_FAILED, InputError
 from deepinfer_cli.models.types import LoadedModel
 from deepinfer_cli.requests.reader import RowReader
@@ -28,12 +30,19 @@ _KV_SIZES = {"f16": 1.0, "bf16": 1.0, "f32": 2.0, "int8": 0.5}  # relative to tw
 
 class RowCheck:
     """One pass over all rows. Error rows go to `output` in the shape of a run's, nothing else does, except
-    tokens under --show-tokens."""
+    tokens under --show-tokens. Constraints are compiled as for a run: for the model's vocabulary, or for one
+    of bytes without a model."""
 
     def __init__(
-        self, config: RunConfig, sources: Sequence[Source], rules: RowRules, console: Console
+        self,
+        config: RunConfig,
+        sources: Sequence[Source],
+        rules: RowRules,
+        console: Console,
+        model: LoadedModel | None = None,
     ) -> None:
         self.config = config
+        self._compiler = make_compiler(config, model)
         self._console = console
         self._rules = rules
         self.counters = Counters()
@@ -73,6 +82,7 @@ class RowCheck:
             if isinstance(row, RequestRow):
                 try:
                     token_ids, warnings = prompts.token_ids(row) if prompts else ([], row.warnings)
+                    self._check_constraint(row)
                 except FieldError as error:
                     row = FailedRow(row.identity, error.error, row.warnings)
             if isinstance(row, FailedRow):
@@ -89,6 +99,12 @@ class RowCheck:
                 counters.longest_prompt_line = row.identity.line
             if show_tokens and output is not None and model is not None:
                 output.write(_tokens_row(row, token_ids, model))
+
+    def _check_constraint(self, row: RequestRow) -> None:
+        if row.constraint is not None:
+            found = self._compiler.get(row.constraint)
+            if isinstance(found, ConstraintError):
+                raise FieldError.of(refusal(found, row.constraint))
 
 
 def _tokens_row(row: RequestRow, token_ids: list[int], model: LoadedModel) -> str:

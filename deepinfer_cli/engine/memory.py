@@ -15,6 +15,9 @@ _ROW_COPIES = 4  # a row is held as bytes, as fields, as text and as token ids
 _ROWS_SHARE = 16  # a sixteenth of the bound is for rows read ahead
 _LEAST_ROWS_BYTES = 8 * _MIB
 _LEAST_ROW_BYTES = _MIB
+_CONSTRAINT_BYTES_A_TOKEN = 800  # of the vocabulary: the constraint engine's own form of it, measured
+_TEMPLATE_BYTES = 256 << 10  # a compiled constraint of some twenty keys, measured
+KEPT_CONSTRAINTS = 32  # under --max-memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +28,19 @@ class MemoryPlan:
     weights: int
     program: int  # Python, tokenizer, template: what is there before the first row
     rows: int  # read ahead or waiting for their turn
+    constraints: int = 0  # should a row ask for one: the vocabulary once more, and what is compiled
     buffers: int = BUFFER_BYTES
 
     @property
     def kv_bytes(self) -> int:
-        return max(0, self.limit - self.weights - self.program - self.rows - self.buffers)
+        return max(0, self.limit - self.weights - self.program - self.rows - self.constraints - self.buffers)
 
     def __str__(self) -> str:
         parts = {
             "weights": self.weights,
             "program": self.program,
             "rows in flight": self.rows,
+            "constraints": self.constraints,
             "buffers": self.buffers,
         }
         taken = ", ".join(f"{name} {shown(size)}" for name, size in parts.items())
@@ -46,10 +51,19 @@ def shown(num_bytes: int) -> str:
     return f"{num_bytes / _MIB:,.0f} MiB"
 
 
-def plan_memory(limit: int, *, held: int, weights: int, max_row_bytes: int) -> MemoryPlan:
-    """`held`: private bytes of the process with the weights in it."""
+def plan_memory(
+    limit: int, *, held: int, weights: int, max_row_bytes: int, vocab_size: int = 0
+) -> MemoryPlan:
+    """`held`: private bytes of the process with the weights in it. `vocab_size` 0: no constraints."""
     rows = open_bytes(limit) + _ROW_COPIES * max_row_bytes
-    return MemoryPlan(limit, weights, max(0, held - weights), rows)
+    return MemoryPlan(limit, weights, max(0, held - weights), rows, constraint_bytes(vocab_size))
+
+
+def constraint_bytes(vocab_size: int) -> int:
+    """The processes that validate texts are not in it: they are processes of their own."""
+    if not vocab_size:
+        return 0
+    return _CONSTRAINT_BYTES_A_TOKEN * vocab_size + KEPT_CONSTRAINTS * _TEMPLATE_BYTES
 
 
 def open_bytes(limit: int) -> int:
@@ -69,7 +83,7 @@ def bounded_rows(config: RunConfig) -> RunConfig:
 
 
 def refuse(plan: MemoryPlan, needed: int, what: str) -> ResourceError:
-    fixed = plan.weights + plan.program + plan.buffers + needed
+    fixed = plan.weights + plan.program + plan.constraints + plan.buffers + needed
     least = max(fixed + plan.rows, fixed * _ROWS_SHARE // (_ROWS_SHARE - 2))  # rows grow with the bound
     return ResourceError(
         f"max_memory is too small for {what}: {plan}, and {shown(needed)} are needed",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import cache
+from importlib import metadata
 from typing import Any
 
 from deepinfer_cli import NUMERICS_VERSION, _native
@@ -28,10 +30,20 @@ def build_info() -> dict[str, str]:
     return dict(_native.build_info())
 
 
+@cache
+def constraint_engine() -> str | None:
+    """Name and version of what enforces constraints; another one may word a text otherwise."""
+    try:
+        return f"llguidance {metadata.version('llguidance')}"
+    except metadata.PackageNotFoundError:
+        return None
+
+
 def numerics(settings: EngineConfig, isa: str | None) -> dict[str, Any]:
-    """What fixes the bits of every result besides the model: version, instruction set, precision."""
+    """What fixes the bits of every result besides the model: versions, instruction set, precision."""
     return {
         "version": NUMERICS_VERSION,
+        "constraints": constraint_engine(),
         "build": build_info(),
         "isa": isa,
         "precision": settings.precision,
@@ -70,7 +82,7 @@ class NativeEngine:
         self._executor = model.make_executor(self._pool)
         tokenizer = model.tokenizer
         table = _native.TokenTable(list(tokenizer.token_bytes), list(tokenizer.special))
-        self.memory_plan = self._plan_memory(settings.max_memory, max_row_bytes)
+        self.memory_plan = self._plan_memory(settings.max_memory, max_row_bytes, tokenizer.vocab_size)
         self.kv_plan: KvPlan = plan_blocks(
             self._executor.cache_groups,
             max_context=max_context,
@@ -95,11 +107,17 @@ class NativeEngine:
         )
         self._sampling: dict[SamplingValues, _native.SamplingParams] = {}
 
-    def _plan_memory(self, limit: int, max_row_bytes: int) -> MemoryPlan | None:
+    def _plan_memory(self, limit: int, max_row_bytes: int, vocab_size: int) -> MemoryPlan | None:
         if not limit:
             return None
         weights = int(self.executor_info.get("weight_bytes", 0))
-        return plan_memory(limit, held=private_bytes(), weights=weights, max_row_bytes=max_row_bytes)
+        return plan_memory(
+            limit,
+            held=private_bytes(),
+            weights=weights,
+            max_row_bytes=max_row_bytes,
+            vocab_size=vocab_size,
+        )
 
     def request(
         self,

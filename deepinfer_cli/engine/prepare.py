@@ -10,9 +10,10 @@ from pathlib import Path
 
 from deepinfer_cli.config.run_config import RunConfig
 from deepinfer_cli.config.settings import SamplingConfig
-from deepinfer_cli.constraints.cache import ConstraintCompiler
+from deepinfer_cli.constraints.cache import MAX_KEPT, ConstraintCompiler
 from deepinfer_cli.constraints.types import ConstraintOptions
 from deepinfer_cli.engine.fit import check_result_size, fit_prompt, result_size, text_limit
+from deepinfer_cli.engine.memory import KEPT_CONSTRAINTS
 from deepinfer_cli.errors import ConfigError, UsageError
 from deepinfer_cli.models.fake import load_fake
 from deepinfer_cli.models.types import LoadedModel
@@ -107,7 +108,9 @@ def make_compiler(config: RunConfig, model: LoadedModel | None) -> ConstraintCom
     """Without a model the constraint engine works on a vocabulary of bytes."""
     from deepinfer_cli.constraints.backend import ConstraintBackend
 
-    return ConstraintCompiler(ConstraintBackend(model or load_fake("fake")), ConstraintOptions())
+    backend = ConstraintBackend(model or load_fake("fake"))
+    max_kept = KEPT_CONSTRAINTS if config.engine.max_memory else MAX_KEPT
+    return ConstraintCompiler(backend, ConstraintOptions(), max_kept=max_kept)
 
 
 def check_outputs(config: RunConfig, sources: Sequence[Source], stdout_fd: int | None) -> None:

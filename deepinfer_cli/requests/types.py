@@ -65,6 +65,10 @@ class FieldError(Exception):
         super().__init__(message)
         self.error = RowError(code, message, field)
 
+    @classmethod
+    def of(cls, error: RowError) -> FieldError:
+        return cls(error.code, error.message, error.field)
+
 
 @dataclass(frozen=True, slots=True)
 class RawLine:

@@ -122,11 +122,14 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
             found.append(f"{key}: {_short(was.get(key))} -> {_short(value)}")
     for part in ("fingerprints", "numerics"):
         was, new = _dict(before.get(part)), _dict(now.get(part))
-        for key in ("model", "tokenizer", "template", "row_template", "isa", "version"):
+        for key in ("model", "tokenizer", "template", "row_template", "isa", "version", "constraints"):
             if was.get(key) != new.get(key):
                 shown = f": {was.get(key)} -> {new.get(key)}" if part == "numerics" else ""
-                found.append(f"the {'numerics ' if key == 'version' else ''}{key}{shown}")
+                found.append(f"the {_NUMERICS.get(key, key)}{shown}")
     return found
+
+
+_NUMERICS = {"version": "numerics version", "constraints": "constraint engine"}
 
 
 def _dict(value: Any) -> dict[str, Any]:
