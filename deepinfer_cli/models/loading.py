@@ -42,6 +42,8 @@ SPECIAL_NAMES = ("bos", "eos", "unk", "pad", "sep", "cls", "mask")
 class FileModel:
     """Implements deepinfer_cli.models.types.LoadedModel for GGUF files and safetensors folders."""
 
+    end_of_thinking: Sequence[int] = ()  # of no family that is built
+
     def __init__(self, where: ModelPath, config: RunConfig) -> None:
         self._where = where
         self._config = config
