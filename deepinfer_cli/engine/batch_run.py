@@ -325,7 +325,13 @@ class _Run:
 
     def _constraints(self, engine: Any) -> ConstraintStage:
         compiler = prepare.make_compiler(self.config, self.model)
-        return ConstraintStage(compiler, self.constraint_counts, num_threads=engine.num_threads)
+        return ConstraintStage(
+            compiler,
+            self.constraint_counts,
+            num_threads=engine.num_threads,
+            after=self.model.end_of_thinking,
+            decode=self.model.tokenizer.decode,
+        )
 
     def _watchdog(self, engine: Any, loop: BatchLoop, run_file: RunFile) -> Watchdog:
         def on_hang(what: str, report: str | None) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from deepinfer_cli.constraints.types import CheckSpec, ConstraintError, Constrai
 from deepinfer_cli.constraints.validate import Verdict
 from deepinfer_cli.requests.types import RowError
 from deepinfer_cli.results.judged import Judged
+from deepinfer_cli.results.types import Sample
 
 MAX_COMPILING = 256  # rows that wait for their constraint
 _MOST_THREADS = 4
@@ -34,15 +35,17 @@ class ConstraintCounts:
     num_compiled: int = 0  # distinct constraints, refused ones included
     compile_seconds: float = 0.0  # processor time of this, on all threads
     num_truncated: int = 0  # outputs
-    num_invalid: int = 0
+    num_not_applied: int = 0
+    num_invalid: int = 0  # those that could not be checked included
     num_timeouts: int = 0  # rows
 
     def add(self, judged: Sequence[Judged]) -> None:
         """The outputs of a row."""
         codes = [output.error.code for output in judged if output.error is not None]
-        num_truncated = codes.count("constraint_truncated")
+        num_truncated, num_not_applied = map(codes.count, ("constraint_truncated", "constraint_not_applied"))
         self.num_truncated += num_truncated
-        self.num_invalid += len(codes) - num_truncated
+        self.num_not_applied += num_not_applied
+        self.num_invalid += len(codes) - num_truncated - num_not_applied
         self.num_timeouts += any(output.is_unchecked for output in judged)
 
     def as_json(self) -> dict[str, Any]:
@@ -51,6 +54,7 @@ class ConstraintCounts:
             "compiled": self.num_compiled,
             "compile_cpu_s": round(self.compile_seconds, 3),
             "truncated": self.num_truncated,
+            "not_applied": self.num_not_applied,
             "invalid": self.num_invalid,
             "validation_timeouts": self.num_timeouts,
         }
@@ -61,7 +65,9 @@ class ConstraintCounts:
             f"{self.compile_seconds:.1f} s of processor time; {self.num_truncated:,} outputs truncated, "
             f"{self.num_invalid:,} invalid"
         )
-        return f"{text}, {self.num_timeouts:,} not checked in time" if self.num_timeouts else text
+        if self.num_not_applied:
+            text += f", {self.num_not_applied:,} not under their constraint"
+        return f"{text}, {self.num_timeouts:,} rows not checked in time" if self.num_timeouts else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +89,20 @@ Event = CompiledEvent | CheckedEvent
 class ConstraintStage:
     """Belongs to the loop's thread. Costs nothing until the first row with a constraint."""
 
-    def __init__(self, compiler: ConstraintCompiler, counts: ConstraintCounts, *, num_threads: int) -> None:
+    def __init__(
+        self,
+        compiler: ConstraintCompiler,
+        counts: ConstraintCounts,
+        *,
+        num_threads: int,
+        after: Sequence[int] = (),
+        decode: Callable[[Sequence[int]], str] | None = None,
+    ) -> None:
+        """after: ids in an output from which on its constraint holds. decode: text of ids, needed then."""
         self._compiler = compiler
         self.counts = counts
+        self.after = tuple(after)
+        self._decode = decode
         self._max_threads = max(1, min(_MOST_THREADS, num_threads))
         self._jobs: queue.SimpleQueue[tuple[int, ConstraintSpec] | None] = queue.SimpleQueue()
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
@@ -146,6 +163,16 @@ class ConstraintStage:
             self._checks = CheckPool(deliver=lambda n, v: self._events.put(CheckedEvent(n, v)))
         self.num_checking += 1
         self._checks.submit(ordinal, spec, texts)
+
+    def answer(self, sample: Sample) -> str:
+        """The part of a text that its constraint is about: what follows the thinking."""
+        if not self.after or self._decode is None:
+            return sample.text
+        tokens, after = sample.tokens, self.after
+        for end in range(len(after), len(tokens) + 1):
+            if tuple(tokens[end - len(after) : end]) == after:
+                return sample.text[len(self._decode(tokens[:end])) :]
+        return sample.text
 
     # ---- both ----------------------------------------------------------------------------------------------
 

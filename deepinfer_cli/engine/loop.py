@@ -289,7 +289,12 @@ class BatchLoop:
             open_row, check=found.prepared.check, not_enforced=tuple(found.prepared.not_enforced)
         )
         request = self._engine.request(
-            open_row.ordinal, token_ids, row.params, row.seed, constraint=found.template
+            open_row.ordinal,
+            token_ids,
+            row.params,
+            row.seed,
+            constraint=found.template,
+            constraint_after=self._constraints.after,
         )
         self._compiled.append((open_row, request))
 
@@ -370,7 +375,7 @@ class BatchLoop:
         if row.check is None:
             self._write_result(row, finished, ())
             return
-        texts = [sample.text for sample in samples if is_checked(sample)]
+        texts = [self._constraints.answer(sample) for sample in samples if is_checked(sample)]
         if texts:
             self._checking[row.ordinal] = (row, finished)
             self._constraints.check(row.ordinal, row.check, texts)

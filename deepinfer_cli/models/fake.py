@@ -109,6 +109,7 @@ class FakeModel:
     fingerprint = f"fake:{VOCAB_SIZE}:{_WEIGHTS_SEED}"
     max_context = MAX_CONTEXT
     eos_token_ids: Sequence[int] = (_IM_END, _END_OF_TEXT)
+    end_of_thinking: Sequence[int] = ()
 
     def __init__(self, seconds_per_token: float = 0.0, faults: Mapping[str, float] | None = None) -> None:
         self._seconds_per_token = seconds_per_token

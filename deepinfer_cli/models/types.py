@@ -71,6 +71,11 @@ class LoadedModel(Protocol):
     def eos_token_ids(self) -> Sequence[int]: ...
 
     @property
+    def end_of_thinking(self) -> Sequence[int]:
+        """Ids that end the thinking before an answer, where constraints begin; empty: there is none."""
+        ...
+
+    @property
     def generation_defaults(self) -> Mapping[str, Any]:
         """Sampling parameters that come with the model (generation_config.json); may be empty."""
         ...

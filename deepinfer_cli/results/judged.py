@@ -28,18 +28,14 @@ class Judged:
 
 def is_checked(sample: Sample) -> bool:
     """Whether its text is one to validate: neither length nor a failure ended it."""
-    return sample.finish_reason == "stop" and _has_started(sample)
-
-
-def _has_started(sample: Sample) -> bool:
-    return getattr(sample, "constraint_state", "complete") != "not_started"
+    return sample.finish_reason == "stop" and sample.constraint_state != "not_started"
 
 
 def judge(row: OpenRow, sample: Sample, verdict: Verdict | None) -> Judged:
     """`verdict`: of a sample that is_checked()."""
     if sample.finish_reason not in ("stop", "length", "context"):
         return Judged()  # the row has an error of its own
-    if not _has_started(sample):
+    if sample.constraint_state == "not_started":
         why = "generation ended without the constraint ever becoming active"
         return Judged(error=RowError("constraint_not_applied", why))
     if verdict is None:
