@@ -16,6 +16,14 @@ from deepinfer_cli.constraints.types import (
 def prepare(spec: ConstraintSpec, options: ConstraintOptions) -> Prepared:
     """Raises ConstraintError. Pure: the same answer from any thread or process, without a model."""
     check = CheckSpec(spec.kind, spec.source, spec.syntax)
+    if spec.kind == "regex":
+        from deepinfer_cli.constraints import regex
+
+        return Prepared(regex.lark(spec.source), check)
+    if spec.kind == "choice":
+        from deepinfer_cli.constraints import choice
+
+        return Prepared(choice.lark(spec.source), check)
     if spec.kind == "json_object":
         grammar = json.dumps({"grammars": [{"json_schema": {"type": "object"}}]})
         return Prepared(grammar, check)
