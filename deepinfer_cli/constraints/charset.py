@@ -128,6 +128,7 @@ def spelled(ranges: Iterable[tuple[int, int]]) -> str:
 def _cases() -> tuple[list[int], dict[int, tuple[int, ...]]]:
     """(cased code points in order, code point -> all that `re.IGNORECASE` takes for the same)."""
     dotted = {ord("i"), ord("İ")}  # str.lower() of the second is two characters; `re` takes the first of them
+    by_upper: dict[str, set[int]] = {}
     groups: dict[int, set[int]] = dict.fromkeys(dotted, dotted)
     for code in range(min(_LAST_CASED + 1, sys.maxunicode)):
         char = chr(code)
@@ -135,6 +136,9 @@ def _cases() -> tuple[list[int], dict[int, tuple[int, ...]]]:
         if lower == char == upper:
             continue
         members = {code, *(ord(form) for form in (lower, upper, char.title()) if len(form) == 1)}
+        if len(upper) > 1:  # such as the two ligatures of "st"
+            members |= by_upper.setdefault(upper, set())
+            by_upper[upper].add(code)
         members = members.union(*(groups.get(other, ()) for other in members))
         for member in members:
             groups[member] = members

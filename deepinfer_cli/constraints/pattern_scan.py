@@ -123,7 +123,7 @@ def _property(token: Token) -> Property:
     if name is None:
         raise ConstraintError(
             "unsupported_schema",
-            f"{token.text} at position {token.position} is not enforced; general categories such as \\p{{Lu}} are",
+            f"{token.text} at position {token.position} is not enforced; categories such as \\p{{Lu}} are",
         )
     return Property(name, negated)
 

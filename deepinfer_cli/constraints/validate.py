@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from deepinfer_cli.constraints.json_value import JsonError, one_line, parse_json
+from deepinfer_cli.constraints.pattern_scan import for_python
 from deepinfer_cli.constraints.types import CheckSpec
 from deepinfer_cli.errors import in_short
 
@@ -84,7 +85,7 @@ def _json_object(text: str) -> Verdict:
 
 
 def _regex_check(pattern: str) -> Check:
-    matches = re.compile(pattern).fullmatch
+    matches = re.compile(for_python(pattern)).fullmatch
     return lambda text: _VALID if matches(text) else _invalid("the whole text does not match the pattern")
 
 
