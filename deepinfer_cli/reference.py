@@ -28,6 +28,7 @@ _GROUP_TITLES: Final = {
     "model": "Model",
     "engine": "Engine",
     "sampling": "Sampling",
+    "constraints": "Constraints",
     "rows": "Rows and prompts",
     "output": "Output and messages",
 }

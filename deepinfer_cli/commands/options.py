@@ -19,6 +19,7 @@ from deepinfer_cli.help import PanelCommand
 PANELS: Final = {
     "model": "Model",
     "sampling": "Sampling (a row's own values win)",
+    "constraints": "Constraints (a row's own wins)",
     "rows": "Rows and prompts",
     "output": "Output and messages",
     "engine": "Engine (never changes an answer, but for precision, kv-dtype and isa)",

@@ -55,6 +55,19 @@ def _value_schema(spec: Setting) -> dict[str, Any]:
             }
         case "shard":
             return {"type": "string", "pattern": SHARD_PATTERN}
+        case "constraint":
+            text = {"type": "string", "minLength": 1}
+            kinds = {
+                "json_schema": {"type": ["object", "boolean"]},
+                "regex": text,
+                "choice": {"type": "array", "items": {"type": "string"}, "minItems": 1},
+                "grammar": text,
+                "json_object": {"const": True},
+            }
+            syntax = _value_schema(all_settings()["grammar_syntax"])
+            one = [{"required": [kind]} for kind in kinds]
+            known = {**kinds, "grammar_syntax": syntax}
+            return {"type": "object", "properties": known, "additionalProperties": False, "oneOf": one}
         case "failures":
             whole = {"type": "integer", "minimum": 0}
             return {"anyOf": [whole, {"type": "string", "pattern": FAILURES_PATTERN}]}

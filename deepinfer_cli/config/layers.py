@@ -44,7 +44,7 @@ def _text_value(spec: Setting, text: str, where: str, notes: list[str]) -> Any:
     """JSON value of the text of `--set` or an environment variable."""
     if spec.nullable and text == "null":
         return None
-    if spec.repeatable and text.startswith(_FLOW):
+    if (spec.repeatable or spec.kind == "constraint") and text.startswith(_FLOW):
         from deepinfer_cli.config.yaml_source import parse_value
 
         value, more = parse_value(spec, text, where)
@@ -184,10 +184,28 @@ def resolve(
     layers.append(cli_layer(uses, notes))
     config = RunConfig(profile=profile, config_file=config_file)
     for layer in layers:
+        config = _without_weaker_constraint(config, layer)
         for key, (value, origin) in layer.items():
             config = config.with_values({key: value}, origin)
     check_together(config)
     return Resolved(config, tuple(dict.fromkeys(notes)))
+
+
+_CONSTRAINTS: Final = ("constraint", "json_schema", "regex", "choice", "grammar")
+
+
+def _without_weaker_constraint(config: RunConfig, layer: Mapping[str, tuple[Any, Origin]]) -> RunConfig:
+    """A layer that asks for a constraint takes the place of whatever kind a weaker one asked for."""
+    given = [key for key in _CONSTRAINTS if key in layer and layer[key][0] not in (None, ())]
+    if len(given) > 1:
+        places = ", ".join(f"{key} from {layer[key][1]}" for key in given)
+        raise ConfigError(f"{given[0]} and {given[1]} exclude each other: give one constraint", places)
+    weaker = [key for key in _CONSTRAINTS if given and config.get(key) not in (None, ()) and key not in layer]
+    return (
+        config.with_values({key: all_settings()[key].default for key in weaker}, layer[given[0]][1])
+        if weaker
+        else config
+    )
 
 
 def check_together(config: RunConfig) -> None:

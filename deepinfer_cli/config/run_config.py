@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from deepinfer_cli.config.settings import (
+    ConstraintConfig,
     EngineConfig,
     ModelConfig,
     OutputConfig,
@@ -48,6 +49,7 @@ class RunConfig:
     model: ModelConfig = field(default_factory=ModelConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
+    constraints: ConstraintConfig = field(default_factory=ConstraintConfig)
     rows: RowsConfig = field(default_factory=RowsConfig)
     output: OutputConfig = field(default_factory=OutputConfig)
     profile: str | None = None

@@ -22,6 +22,8 @@ TruncatePrompt = Literal["error", "left", "middle"]
 OnDuplicate = Literal["error", "keep", "first"]
 IdPrefix = Literal["none", "file"]
 Order = Literal["input", "completion"]
+GrammarSyntax = Literal["auto", "gbnf", "w3c", "iso", "lark"]
+JsonWhitespace = Literal["bounded", "compact"]
 OutputFormat = Literal["native", "openai"]
 ProgressMode = Literal["auto", "bar", "plain", "json", "none"]
 ColorMode = Literal["auto", "always", "never"]
@@ -322,6 +324,61 @@ class SamplingConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class ConstraintConfig:
+    """What all texts must fit. Of the first five one is given; the strongest layer that names one wins."""
+
+    constraint: dict[str, Any] | None = _row_setting(
+        None,
+        "What texts must fit: one of json_schema, regex, choice, grammar or json_object, as in a row",
+    )
+    json_schema: str | None = setting(
+        None,
+        "File with a JSON Schema that texts must fit",
+        kind="path",
+        flags=("--json-schema",),
+        metavar="FILE",
+        changes_answers=True,
+    )
+    regex: str | None = setting(
+        None,
+        "Regular expression (Python's) that whole texts must match",
+        flags=("--regex",),
+        metavar="PATTERN",
+        changes_answers=True,
+    )
+    choice: tuple[str, ...] = setting(
+        (), "Texts of which each answer is one; repeatable", flags=("--choice",), changes_answers=True
+    )
+    grammar: str | None = setting(
+        None,
+        "File with a grammar that texts must fit",
+        kind="path",
+        flags=("--grammar",),
+        metavar="FILE",
+        changes_answers=True,
+    )
+    grammar_syntax: GrammarSyntax = setting(
+        "auto",
+        "Syntax of grammars that do not say theirs",
+        flags=("--grammar-syntax",),
+        changes_answers=True,
+    )
+    json_whitespace: JsonWhitespace = setting(
+        "bounded",
+        "White space in JSON: bounded lets a model indent as people do, compact lets it write none",
+        flags=("--json-whitespace",),
+        changes_answers=True,
+    )
+    schema_best_effort: bool = setting(
+        False,
+        "Leave out what cannot be enforced exactly in a schema; rows list it, and texts are still checked",
+        flags=("--schema-best-effort",),
+        off_flags=("--no-schema-best-effort",),
+        changes_answers=True,
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class RowsConfig:
     """How rows are read and turned into prompts."""
 
@@ -497,6 +554,7 @@ GROUPS: Final[Mapping[str, type[Any]]] = MappingProxyType(
         "model": ModelConfig,
         "engine": EngineConfig,
         "sampling": SamplingConfig,
+        "constraints": ConstraintConfig,
         "rows": RowsConfig,
         "output": OutputConfig,
     }

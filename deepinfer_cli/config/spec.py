@@ -25,6 +25,7 @@ Kind = Literal[
     "bias",
     "shard",
     "failures",
+    "constraint",
 ]
 
 T = TypeVar("T")
@@ -100,6 +101,7 @@ _KIND_OF_TYPE: dict[Any, Kind] = {
     tuple[str, ...]: "strings",
     tuple[int, ...]: "integers",
     tuple[tuple[int, float], ...]: "bias",
+    dict[str, Any]: "constraint",
 }
 
 

@@ -35,6 +35,15 @@ _NOT_FINITE: Final = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 _MAX_NUMBER_CHARS: Final = 64  # longer ones are out of every range; int() of a huge text is slow
 NULL_WORDS: Final = frozenset({"", "~", "null", "Null", "NULL"})
 TRUE_WORDS: Final = frozenset({"true", "yes", "on"})
+_CORE_BOOLS: Final = {
+    "true": True,
+    "True": True,
+    "TRUE": True,
+    "false": False,
+    "False": False,
+    "FALSE": False,
+}
+CONSTRAINT_KINDS: Final = ("json_schema", "regex", "choice", "grammar", "json_object")
 FALSE_WORDS: Final = frozenset({"false", "no", "off"})
 
 
@@ -74,6 +83,10 @@ def read_scalar(spec: Setting, text: str) -> Scalar:
         if word in TRUE_WORDS or word in FALSE_WORDS:
             return Scalar(word in TRUE_WORDS)
         return Scalar(text)
+    if spec.kind == "constraint":
+        if text in NULL_WORDS:
+            return Scalar(None)
+        return Scalar(_CORE_BOOLS[text]) if text in _CORE_BOOLS else read_number(text) or Scalar(text)
     if spec.kind in ("int", "float", "integers", "bias", "bytes", "failures"):
         return read_number(text) or Scalar(text)
     return Scalar(text)
@@ -113,6 +126,7 @@ def wanted(spec: Setting) -> str:
         "bias": f"a map from token id to a number{_range_text(spec)}",
         "shard": "I/N with I below N, such as 0/4",
         "failures": "a count of rows or a share such as 5%",
+        "constraint": f"a map with one of {', '.join(CONSTRAINT_KINDS)}",
     }
     return phrases[spec.kind] + (", or null" if spec.nullable else "")
 
@@ -193,6 +207,16 @@ def _strings(value: Any) -> tuple[str, ...]:
     return tuple(_text(i) for i in items)
 
 
+def _constraint(value: Any) -> dict[str, Any]:
+    """The outline of it; what the parts may be is known where they are read."""
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise ValueError
+    if sum(value.get(kind) is not None for kind in CONSTRAINT_KINDS) != 1:
+        raise ValueError
+    json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    return dict(value)
+
+
 def _integers(spec: Setting, value: Any) -> tuple[int, ...]:
     items = value if isinstance(value, list | tuple) else [value]
     return tuple(int(_number(spec, i, integer=True)) for i in items)
@@ -228,6 +252,8 @@ def _checked(spec: Setting, value: Any) -> Any:
             return _shard(value)
         case "failures":
             return _failures(value)
+        case "constraint":
+            return _constraint(value)
 
 
 def check_value(spec: Setting, value: Any) -> Any:

@@ -27,4 +27,8 @@ def prepare(spec: ConstraintSpec, options: ConstraintOptions) -> Prepared:
     if spec.kind == "json_object":
         grammar = json.dumps({"grammars": [{"json_schema": {"type": "object"}}]})
         return Prepared(grammar, check)
+    if spec.kind == "grammar":
+        from deepinfer_cli.constraints import ebnf
+
+        return Prepared(ebnf.translate(spec.source, spec.syntax), check)
     raise ConstraintError("unsupported_schema", f"{spec.kind} is not enforced")

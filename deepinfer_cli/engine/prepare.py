@@ -11,7 +11,7 @@ from pathlib import Path
 from deepinfer_cli.config.run_config import RunConfig
 from deepinfer_cli.config.settings import SamplingConfig
 from deepinfer_cli.constraints.cache import MAX_KEPT, ConstraintCompiler
-from deepinfer_cli.constraints.types import ConstraintOptions
+from deepinfer_cli.constraints.fields import run_constraint, run_options
 from deepinfer_cli.engine.fit import check_result_size, fit_prompt, result_size, text_limit
 from deepinfer_cli.engine.memory import KEPT_CONSTRAINTS
 from deepinfer_cli.errors import ConfigError, UsageError
@@ -75,6 +75,8 @@ def row_rules(config: RunConfig, sources: Sequence[Source], model: LoadedModel |
         model_name=None if model is None else model.name,
         shard=None if rows.shard is None else (rows.shard.index, rows.shard.count),
         file_names=names,
+        constraint=run_constraint(config),
+        grammar_syntax=config.constraints.grammar_syntax,
         settings_digest=row_settings_digest(config),
         vocab_size=None if model is None else model.tokenizer.vocab_size,
     )
@@ -110,7 +112,7 @@ def make_compiler(config: RunConfig, model: LoadedModel | None) -> ConstraintCom
 
     backend = ConstraintBackend(model or load_fake("fake"))
     max_kept = KEPT_CONSTRAINTS if config.engine.max_memory else MAX_KEPT
-    return ConstraintCompiler(backend, ConstraintOptions(), max_kept=max_kept)
+    return ConstraintCompiler(backend, run_options(config), max_kept=max_kept)
 
 
 def check_outputs(config: RunConfig, sources: Sequence[Source], stdout_fd: int | None) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from deepinfer_cli.constraints.fields import ELSEWHERE, FIELDS
+
 # Keys that select or describe the prompt.
 PROMPT_FIELDS = ("prompt", "prompt_token_ids", "messages", "system", "chat", "continue_final_message")
 TOOL_FIELDS = ("tools", "tool_choice", "chat_template_kwargs")
@@ -32,16 +34,7 @@ SAMPLING_FIELDS = (
 SEED_FIELDS = ("seed", "seq_seed")
 
 # All spellings of "the text must fit this"; a row with one of them is never run without it.
-CONSTRAINT_FIELDS = (
-    "response_format",
-    "constraint",
-    "structured_outputs",
-    "so_args",
-    "guided_json",
-    "guided_regex",
-    "guided_choice",
-    "guided_grammar",
-)
+CONSTRAINT_FIELDS = (*FIELDS, *(name for name in ELSEWHERE if name.startswith("guided_")))
 IDENTITY_FIELDS = ("id", "custom_id", "metadata")
 ENVELOPE_FIELDS = ("custom_id", "method", "url", "body")
 

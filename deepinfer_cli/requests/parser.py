@@ -7,9 +7,10 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from deepinfer_cli.constraints.fields import Reader, SpellingError
+from deepinfer_cli.constraints.types import ConstraintSpec
 from deepinfer_cli.requests import fields as known
 from deepinfer_cli.requests import ids
-from deepinfer_cli.requests.constraint_fields import check_no_constraint
 from deepinfer_cli.requests.limits import check_num_values, in_short
 from deepinfer_cli.requests.params import SEED, check_vocabulary, resolve
 from deepinfer_cli.requests.prompt_fields import prompt_input
@@ -63,6 +64,11 @@ def decode_value(raw: bytes, field: str) -> Any:
         raise FieldError("bad_param", f"{field}: {error}", field) from None
 
 
+def _members(raw: bytes) -> _Raw:
+    """The exact text of each member of an object, whose syntax the scanner has already accepted."""
+    return {key: raw[start:end] for key, start, end in scan_row(raw).fields}
+
+
 class RowParser:
     """One per run: it holds the ids seen so far and what has been warned about."""
 
@@ -76,6 +82,7 @@ class RowParser:
         self._warned: set[str] = set()  # unknown keys that were told
         self._params: dict[tuple[tuple[str, bytes], ...], SamplingValues] = {}
         self._passthrough_all = "all" in rules.passthrough
+        self._constraints = Reader(decode_value, _members, rules.grammar_syntax)
         self._line_bits = _VALUE_BITS - len(rules.file_names).bit_length()
 
     def parse(self, raw: RawLine) -> ParsedRow:
@@ -197,9 +204,7 @@ class RowParser:
             self._foreign_prompt(raw, body, values)
         prompt = prompt_input(values, rules, prefix)
         params = self._sampling(sampling_raw, prefix)
-        if constraint_raw:
-            decoded = {name: decode_value(value, prefix + name) for name, value in constraint_raw.items()}
-            check_no_constraint(decoded, prefix)
+        constraint = self._constraint(constraint_raw, prefix) if constraint_raw else rules.constraint
         if rules.system is not None and prompt.messages is None and not prompt.chat:
             self._warn("raw-system", "`system` has no place in raw prompts; use messages or --chat")
         return RequestRow(
@@ -209,6 +214,7 @@ class RowParser:
             self._seed(seed_raw, key, prefix),
             warnings,
             prefix,
+            constraint,
         )
 
     # ---- identity ------------------------------------------------------------------------------------------
@@ -316,6 +322,13 @@ class RowParser:
                     self._params.clear()
                 self._params[cache_key] = params
         return params
+
+    def _constraint(self, raw: _Raw, prefix: str) -> ConstraintSpec | None:
+        try:
+            is_said, spec = self._constraints.row(raw, prefix)
+        except SpellingError as error:
+            raise FieldError(error.code, error.message, error.field) from None
+        return spec if is_said else self._rules.constraint
 
     def _other_field(self, name: str, value: bytes, prefix: str) -> None:
         """A key that is neither prompt, sampling, seed nor constraint."""

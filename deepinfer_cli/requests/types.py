@@ -173,5 +173,7 @@ class RowRules:
     model_name: str | None = None  # for the model-mismatch warning; None = not checked
     shard: tuple[int, int] | None = None  # (i, n): rows with index % n == i
     file_names: tuple[str, ...] = ()
+    constraint: ConstraintSpec | None = None  # of rows that say nothing of one
+    grammar_syntax: str = "auto"  # of rows' grammars that do not say theirs
     settings_digest: bytes = b""  # goes into every request hash
     vocab_size: int | None = None  # None without a model

@@ -13,11 +13,12 @@ from typing import Any
 from deepinfer_cli.config.run_config import RunConfig
 from deepinfer_cli.config.settings import all_settings
 from deepinfer_cli.config.values import to_json
+from deepinfer_cli.constraints.fields import RUN_KEYS, run_constraint
 from deepinfer_cli.results.durable import replace_text
 
 SCHEMA_VERSION = 1
 # Settings that name a file, a model or a level: what it comes to counts, not how it is called.
-_BY_CONTENT = ("model", "revision", "tokenizer", "chat_template", "template", "isa")
+_BY_CONTENT = ("model", "revision", "tokenizer", "chat_template", "template", "isa", *RUN_KEYS)
 
 
 def file_digest(path: str | None) -> str | None:
@@ -27,25 +28,28 @@ def file_digest(path: str | None) -> str | None:
 
 def settings_id(config: RunConfig, fingerprints: Mapping[str, Any]) -> str:
     """16 hex digits over everything besides the row that can change a result row."""
-    settings = _answer_settings(config, ("model", "engine", "sampling", "rows", "output"))
+    settings = _answer_settings(config, ("model", "engine", "sampling", "constraints", "rows", "output"))
     return _digest({"settings": settings, "fingerprints": dict(fingerprints)})
 
 
 def row_settings_digest(config: RunConfig) -> bytes:
     """8 bytes over the settings that a row's own parameters and prompt are resolved against; no model in it,
     so that --validate knows a row's request hash too."""
-    settings = _answer_settings(config, ("sampling", "rows"))
+    settings = _answer_settings(config, ("sampling", "constraints", "rows"))
     settings["template"] = file_digest(config.rows.template)
     return bytes.fromhex(_digest(settings))
 
 
 def _answer_settings(config: RunConfig, groups: Sequence[str]) -> dict[str, Any]:
     """Resolved settings of `groups` that can change an answer or a row."""
-    return {
+    settings = {
         key: to_json(spec, config.get(key))
         for key, spec in all_settings().items()
         if spec.changes_answers and spec.group in groups and key not in _BY_CONTENT
     }
+    constraint = run_constraint(config)
+    settings["constraint"] = None if constraint is None else constraint.key.hex()
+    return settings
 
 
 def _digest(value: Mapping[str, Any]) -> str:

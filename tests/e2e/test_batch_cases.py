@@ -418,14 +418,11 @@ def test_case_26_empty_file_is_said() -> None:
     assert "no rows" in done.stderr
 
 
-def test_excepted_17_and_18_are_refused_not_ignored() -> None:
-    """Until constraints land, a row that asks for one never runs without it."""
-    for name in ("17_schema_truncated.jsonl", "18_schema_invalid.jsonl"):
-        rows = run_fake(CASES / name).rows
-        assert {verdict(row) for row in rows} <= {"unsupported_schema", "bad_param"}
-        for row in rows:
-            assert row["outputs"] == []
-            assert row["error"]["field"].split(".")[0] in ("response_format", "constraint")
+def test_case_18_constraints_are_enforced_or_refused() -> None:
+    rows = {row["id"]: row for row in run_fake(CASES / "18_schema_invalid.jsonl").rows}
+    assert verdict(rows["x2"]) == "bad_schema"
+    assert {verdict(rows[name]) for name in ("x5", "x6")} == {"bad_param"}
+    assert rows["x7"]["outputs"][0]["text"] in ("yes", "no")
 
 
 def test_the_cases_are_what_they_say() -> None:

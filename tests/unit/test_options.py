@@ -16,7 +16,7 @@ from deepinfer_cli.config.settings import all_settings
 GOLDEN = Path(__file__).parents[1] / "golden" / "options.txt"
 
 # Announced for later; showing them before they work would be a promise broken on use.
-NOT_YET = ("--constraint", "--grammar", "--json-schema", "--speculative")
+NOT_YET = ("--constraint", "--speculative")
 
 
 def option_list() -> str:

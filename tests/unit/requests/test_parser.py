@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from deepinfer_cli.constraints.types import ConstraintSpec
 from deepinfer_cli.requests.fields import KNOWN_FIELDS, suggestion
 from deepinfer_cli.requests.ids import effective_seed, replace_lone_surrogates
 from deepinfer_cli.requests.parser import RowParser
@@ -353,24 +354,16 @@ def test_tools() -> None:
     assert forced == ("unsupported_schema", "tool_choice")
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"response_format": {"type": "json_object"}},
-        {"constraint": {"regex": "a"}},
-        {"structured_outputs": {"regex": "a"}},
-        {"so_args": {"regex": "a"}},
-        {"guided_json": {}},
-    ],
-)
-def test_constraints_are_never_ignored(fields: dict[str, Any]) -> None:
-    code, field = refused(**fields)
-    assert code == "unsupported_schema" and field is not None
-    assert Parsing().ok({"prompt": "x", **dict.fromkeys(fields)})
-
-
-def test_text_is_no_constraint() -> None:
-    assert params(response_format={"type": "text"})
+def test_a_row_carries_its_constraint_over_the_run_s() -> None:
+    run = ConstraintSpec("choice", '["a"]')
+    assert Parsing(constraint=run).ok({"prompt": "x"}).constraint is run
+    assert Parsing(constraint=run).ok({"prompt": "x", "constraint": None}).constraint is run
+    assert Parsing(constraint=run).ok({"prompt": "x", "response_format": {"type": "text"}}).constraint is None
+    own = Parsing(constraint=run).ok({"prompt": "x", "constraint": {"regex": "a"}}).constraint
+    assert own == ConstraintSpec("regex", "a", field="constraint.regex")
+    inside = Parsing().ok(envelope(messages=user(), response_format={"type": "json_object"})).constraint
+    assert inside == ConstraintSpec("json_object", "", field="body.response_format.type")
+    assert Parsing().error(envelope(messages=user(), guided_json={})) == ("unknown_field", "body.guided_json")
 
 
 # ---- envelopes and foreign columns -------------------------------------------------------------------------
