@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from deepinfer_cli.constraints.ebnf import detect, emit, exact, gbnf, iso, lark, w3c
+from deepinfer_cli.constraints.ebnf import detect, emit, exact, gbnf, iso, lark, merge, w3c
 from deepinfer_cli.constraints.ebnf.checks import check
 from deepinfer_cli.constraints.ebnf.grammar import MAX_TEXT_BYTES, Grammar, Source
 from deepinfer_cli.constraints.ebnf.recogniser import Recogniser, StepLimit
@@ -26,7 +26,11 @@ def translate(text: str, syntax: str) -> str:
     """What the engine compiles. Raises ConstraintError, which names line and column."""
     if syntax_of(text, syntax) == "lark":
         return lark.check(text)
-    return emit.emit(exact.char_exact(read(text, syntax)))
+    grammar = read(text, syntax)
+    try:
+        return emit.emit(merge.merged(grammar))
+    except merge.OutOfWork:
+        return emit.emit(exact.char_exact(grammar))
 
 
 def recognise(grammar: str, syntax: str, text: str) -> bool:

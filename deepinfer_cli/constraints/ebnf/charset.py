@@ -31,6 +31,7 @@ def charset(ranges: Iterable[tuple[int, int]]) -> Charset:
     return tuple(merged)
 
 
+@lru_cache(maxsize=1024)
 def one(char: str) -> Charset:
     return ((ord(char), ord(char)),)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from deepinfer_cli.constraints.ebnf.charset import Charset, difference, one, union
 from deepinfer_cli.constraints.ebnf.grammar import (
+    MAX_COUNTS,
     Alt,
     Chars,
     Grammar,
@@ -19,11 +20,13 @@ from deepinfer_cli.constraints.ebnf.grammar import (
     moved,
     shown,
 )
+from deepinfer_cli.constraints.types import ConstraintError
 
 
 def check(grammar: Grammar) -> Grammar:
     """The same grammar, with only the rules that the start can reach and no `Minus` left."""
     _check_defined(grammar)
+    _check_counts(grammar)
     _resolve_minus(grammar)
     _leave_out_unreached(grammar)
     _check_ends(grammar)
@@ -35,6 +38,20 @@ def _check_defined(grammar: Grammar) -> None:
         if isinstance(node, Ref) and node.name not in grammar.rules:
             hint = _near(node.name, grammar)
             grammar.source.refuse(node.at, f"the rule {shown(node.name)} is not defined{hint}")
+
+
+def _check_counts(grammar: Grammar) -> None:
+    """Refuses counts in counts in counts, of which neither the engine nor a text sees the end."""
+    products: list[int] = []
+    for node in grammar.nodes:
+        product = max((products[part] for part in children(node)), default=1)
+        if isinstance(node, Repeat):
+            product *= max(node.low, node.high or 1)
+        if product > MAX_COUNTS:
+            raise ConstraintError(
+                "unsupported_schema", f"counts within counts multiply to more than {MAX_COUNTS:,}"
+            )
+        products.append(product)
 
 
 def _near(name: str, grammar: Grammar) -> str:

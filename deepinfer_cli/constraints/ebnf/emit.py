@@ -18,6 +18,7 @@ from deepinfer_cli.constraints.types import ConstraintError
 MAX_DEPTH: Final = 1_000  # of rules that refer to each other; at some thousands the engine's stack overflows
 MAX_SYMBOLS: Final = 60_000
 MAX_AT_START: Final = 1_900  # alternatives at one place; the engine takes 2,000 items
+_ITEMS_OF_OPTION: Final = 2  # what may be left out is a rule of two alternatives
 _NAMED_CHARS: Final = 12  # longer leaves get a name, so that they are written once
 
 
@@ -158,13 +159,17 @@ def _suffix(low: int, high: int | None) -> str:
     return "?" if (low, high) == (0, 1) else f"{{{low},{high}}}"
 
 
-def _check_size(bodies: Sequence[tuple[str, Body]]) -> None:
-    num_symbols = sum(len(alternative) for _, body in bodies for alternative in body)
+def refuse_too_large(num_symbols: int) -> None:
     if num_symbols > MAX_SYMBOLS:
         raise ConstraintError(
             "unsupported_schema",
             f"the grammar is too large for the engine: {num_symbols:,} symbols, {MAX_SYMBOLS:,} are taken",
         )
+
+
+def _check_size(bodies: Sequence[tuple[str, Body]]) -> None:
+    num_symbols = sum(len(alternative) for _, body in bodies for alternative in body)
+    refuse_too_large(num_symbols)
     named = {
         name: [[_bare(symbol) for symbol in alternative] for alternative in body] for name, body in bodies
     }
@@ -198,6 +203,7 @@ def _num_at_start(bodies: Sequence[tuple[str, Body]], named: dict[str, Body]) ->
                     reached.append(inner)
                 if symbol[-1] not in "*?" and "{0," not in symbol:
                     break
+                count += _ITEMS_OF_OPTION
     return count
 
 

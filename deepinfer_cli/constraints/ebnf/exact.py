@@ -4,11 +4,12 @@ where most of the vocabulary may follow."""
 from __future__ import annotations
 
 from deepinfer_cli.constraints.ebnf.charset import one
-from deepinfer_cli.constraints.ebnf.emit import Part, Parts, Run
+from deepinfer_cli.constraints.ebnf.emit import Part, Parts, Run, refuse_too_large
 from deepinfer_cli.constraints.ebnf.grammar import Chars, Grammar, Minus, Seq, Text, moved
 
 
 def char_exact(grammar: Grammar) -> Parts:
+    refuse_too_large(sum(len(node.text) if isinstance(node, Text) else 1 for node in grammar.nodes))
     parts: list[Part] = []
     new_index: list[int] = []
     for node in grammar.nodes:

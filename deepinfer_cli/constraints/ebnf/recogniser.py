@@ -7,10 +7,11 @@ is followed at once to its end (Leo's improvement), left recursion costs nothing
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from deepinfer_cli.constraints.ebnf.charset import Charset, contains
+from deepinfer_cli.constraints.ebnf.charset import Charset, contains, one
 from deepinfer_cli.constraints.ebnf.checks import derives
 from deepinfer_cli.constraints.ebnf.grammar import (
     Alt,
@@ -26,6 +27,7 @@ from deepinfer_cli.constraints.ebnf.grammar import (
 
 MAX_STEPS: Final = 3_000_000  # some seconds
 _STATE_STEPS: Final = 10  # what a new state costs, mostly in memory
+_PLACE_STEPS: Final = 2
 _MAX_COPIED: Final = 64  # a larger repetition calls its body instead of copying it
 _MAX_KEPT: Final = 100_000  # places and states that one text may leave for the next
 _ACCEPT: Final = -1  # what waits for the start rule
@@ -66,9 +68,9 @@ class Recogniser:
 
     def _forget(self) -> None:
         self.steps = 0
-        self._skips: list[list[int]] = []  # of each place: places reached by nothing
+        self._skips: list[Sequence[int]] = []  # of each place: places reached by nothing
         self._chars: list[tuple[Charset, int] | None] = []
-        self._calls: list[list[tuple[int, int]]] = []
+        self._calls: list[Sequence[tuple[int, int]]] = []
         self._states: list[_State] = []
         self._known: dict[tuple[int, frozenset[int]], int] = {}
         self._starts: dict[int, int] = {}  # rules are called by the node of their body
@@ -226,16 +228,23 @@ class Recogniser:
             raise StepLimit(f"more than {self.max_steps:,} steps")
 
     def _place(self) -> int:
-        self._spend(_STATE_STEPS)
-        self._skips.append([])
+        self._spend(_PLACE_STEPS)
+        self._skips.append(())
         self._chars.append(None)
-        self._calls.append([])
+        self._calls.append(())
         return len(self._skips) - 1
 
+    def _skip(self, start: int, end: int) -> None:
+        known = self._skips[start]
+        if isinstance(known, list):
+            known.append(end)
+        else:
+            self._skips[start] = [*known, end]
+
     def _call(self, body: int, start: int, end: int) -> None:
-        self._calls[start].append((body, end))
+        self._calls[start] = (*self._calls[start], (body, end))
         if self._empty[body]:
-            self._skips[start].append(end)
+            self._skip(start, end)
 
     def _connect(self, rule: int, start: int, end: int) -> None:
         """What a rule says, between two places. Open parts are a list, not calls."""
@@ -248,9 +257,7 @@ class Recogniser:
             node = self.grammar.nodes[index]
             match node:
                 case Text():
-                    for char in node.text[:-1]:
-                        start = self._edge(((ord(char), ord(char)),), start, self._place())
-                    self._edge(((ord(node.text[-1]), ord(node.text[-1])),), start, end)
+                    self._words([node.text], start, end)
                 case Chars():
                     self._edge(node.chars, start, end)
                 case Ref():
@@ -263,19 +270,38 @@ class Recogniser:
                     if node.items:
                         todo.append((node.items[-1], start, end))
                     else:
-                        self._skips[start].append(end)
+                        self._skip(start, end)
                 case Alt():
-                    todo.extend((part, start, end) for part in node.items)
+                    words = []
+                    for part in node.items:
+                        choice = self.grammar.nodes[part]
+                        if isinstance(choice, Text):
+                            words.append(choice.text)
+                        else:
+                            todo.append((part, start, end))
+                    self._words(words, start, end)
                 case Repeat():
                     self._repeat(node, start, end, todo)
                 case Minus():
                     raise AssertionError("not a checked grammar")
 
+    def _words(self, words: Sequence[str], start: int, end: int) -> None:
+        """Alternatives that begin alike share their first places."""
+        known: dict[tuple[int, str], int] = {}
+        for word in words:
+            place = start
+            for char in word:
+                target = known.get((place, char))
+                if target is None:
+                    target = known[place, char] = self._edge(one(char), place, self._place())
+                place = target
+            self._skip(place, end)
+
     def _edge(self, chars: Charset, start: int, end: int) -> int:
         """A place has one edge of characters at most: others begin behind a skip."""
         if self._chars[start] is not None:
             fresh = self._place()
-            self._skips[start].append(fresh)
+            self._skip(start, fresh)
             start = fresh
         self._chars[start] = (chars, end)
         return end
@@ -296,13 +322,13 @@ class Recogniser:
             start = following
         if node.high is None:
             loop = self._place()
-            self._skips[start].append(loop)
+            self._skip(start, loop)
             part(loop, loop)
-            self._skips[loop].append(end)
+            self._skip(loop, end)
             return
         for _ in range(node.high - node.low):
-            self._skips[start].append(end)
+            self._skip(start, end)
             following = self._place()
             part(start, following)
             start = following
-        self._skips[start].append(end)
+        self._skip(start, end)
