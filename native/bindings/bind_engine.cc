@@ -358,6 +358,7 @@ nb::dict stats_dict(const PyEngine& engine) {
   d["num_blocks_used"] = s.num_blocks_used;
   d["num_blocks_total"] = s.num_blocks_total;
   d["busy_seconds"] = s.busy_seconds;
+  d["constraint_seconds"] = s.constraint_seconds;
   return d;
 }
 

@@ -41,7 +41,8 @@ struct EngineStats {
   int32_t num_waiting = 0;
   int64_t num_blocks_used = 0;
   int64_t num_blocks_total = 0;
-  double busy_seconds = 0;  // wall time inside steps
+  double busy_seconds = 0;        // wall time inside steps
+  double constraint_seconds = 0;  // of them: masks and what else matchers do before and after the model
 };
 
 class Engine {

@@ -37,6 +37,10 @@ std::pair<std::string, bool> describe_error(const std::exception_ptr& thrown) {
   }
 }
 
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 double thread_cpu_seconds() {
   timespec now;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -172,7 +176,14 @@ void EngineCore::make_masks() {
     if (constraint.has_mask || !constraint.error.empty()) continue;
     constraints_.add({.constraint = &constraint, .room = 1, .ends = task.sample->request->stop_tokens});
   }
+  run_constraints();
+}
+
+void EngineCore::run_constraints() {
+  if (constraints_.is_empty()) return;
+  const auto started = std::chrono::steady_clock::now();
   constraints_.run(info_.vocab_size);
+  stats_.constraint_seconds += seconds_since(started);
 }
 
 // The next masks, while nobody waits for them, and what they force. The step has been computed: it is not
@@ -196,7 +207,7 @@ void EngineCore::advance_constraints() {
                       .max_forced = config_.jump_forward ? std::min(room, kMaxForced) : 0,
                       .ends = request.stop_tokens});
   }
-  constraints_.run(info_.vocab_size);
+  run_constraints();
 }
 
 void EngineCore::finish() {
@@ -209,8 +220,7 @@ void EngineCore::finish() {
   }
   if (config_.debug_checks) check_integrity();
   graveyard_.clear();
-  stats_.busy_seconds +=
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - step_started_).count();
+  stats_.busy_seconds += seconds_since(step_started_);
 }
 
 void EngineCore::hold_all_but_suspects() {
@@ -275,15 +285,16 @@ void EngineCore::take_score(RowTask& task) {
   if (!request.wants_tokens() && request.next_score == request.end_score) complete(request);
 }
 
-static std::string place_of(const RowTask& task) {
-  return str_cat(" (sample ", task.sample->order.sample, ", position ", task.position, ")");
+static std::string place_of(const Sample& sample, int32_t position) {
+  return str_cat(" (sample ", sample.order.sample, ", position ", position, ")");
 }
 
 void EngineCore::take_forced_score(RowTask& task) {
   Sample& sample = *task.sample;
   if (sample.is_closed) return;  // an earlier row of it failed
   sample.request->num_restarts = 0;
-  if (!task.output.error.empty()) return fail_sample(sample, task.output.error + place_of(task));
+  if (!task.output.error.empty())
+    return fail_sample(sample, task.output.error + place_of(sample, task.position));
   sample.result.logprobs.push_back(std::move(task.output.logprobs));
   sample.limit_cached();
   if (sample.ending && sample.num_unscored() == 0) end_sample(sample, *sample.ending);
@@ -297,7 +308,8 @@ void EngineCore::take_token(RowTask& task) {
     request.completion.first_token_seconds = request.seconds_since_submit();
   request.num_restarts = 0;
   if (sample.state == Sequence::State::kNew) newborn_.push_back(&sample);
-  if (!task.output.error.empty()) return fail_sample(sample, task.output.error + place_of(task));
+  if (!task.output.error.empty())
+    return fail_sample(sample, task.output.error + place_of(sample, task.position));
   const int32_t token = task.output.token;
   if (std::ranges::find(request.stop_tokens, token) != request.stop_tokens.end()) {
     sample.result.stop_token = token;
@@ -312,7 +324,8 @@ void EngineCore::take_token(RowTask& task) {
     for (size_t i = 0; i < forced.size() && goes_on; ++i, ++stats_.num_forced_tokens)
       goes_on = append_token(sample, forced[i], is_done && i + 1 == forced.size());
     if (goes_on && !sample.constraint.error.empty())
-      fail_sample(sample, sample.constraint.error + place_of(task));
+      fail_sample(sample,
+                  sample.constraint.error + place_of(sample, request.num_prompt() + sample.num_output()));
     sample.limit_cached();
   } catch (const std::exception& e) {  // no memory
     if (!sample.is_closed) fail_sample(sample, str_cat("sample ", sample.order.sample, ": ", e.what()));

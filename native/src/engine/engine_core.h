@@ -59,6 +59,7 @@ class EngineCore : private TokenStore {
   void take_token(RowTask& task);
   void make_masks();
   void advance_constraints();
+  void run_constraints();
   bool append_token(Sample& sample, int32_t token, bool is_complete);
   void take_forced_score(RowTask& task);
   void end_sample(Sample& sample, FinishReason reason);

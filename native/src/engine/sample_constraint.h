@@ -53,9 +53,9 @@ class ConstraintWork {
     int32_t max_forced = 0;              // of them that may be decided here
     std::span<const int32_t> ends = {};  // tokens that end the sample: never forced
   };
-  void clear() { items_.clear(); }
   void add(const Item& item) { items_.push_back(item); }
-  // Makes matchers, accepts the tokens, finds what they force and the masks after that.
+  bool is_empty() const { return items_.empty(); }
+  // Makes matchers, accepts the tokens, finds what they force and the masks after that. Empty afterwards.
   void run(int32_t vocab_size);
 
  private:

@@ -59,31 +59,53 @@ DI_INLINE bool any(I<N> mask) {
   return all != 0;
 }
 
+// The maximum of a row as it is read.
 template <int N>
-DI_INLINE RowMax find_max_n(const float* row, size_t size) {
+struct MaxLanes {
   F<N> best[kLanes / N];
   I<N> bad = {};
-  for (F<N>& b : best) b = F<N>{} - kInfinity;
-  size_t i = 0;
-  for (; i + kLanes <= size; i += kLanes)
-    for (size_t v = 0; v < kLanes / N; ++v) {
-      const F<N> x = load<N>(row + i + v * N);
-      best[v] = x > best[v] ? x : best[v];
-      bad |= ~(x <= std::numeric_limits<float>::max());
-    }
-  RowMax result{-kInfinity, 0, !any<N>(bad)};
-  for (const F<N>& b : best)
-    for (int l = 0; l < N; ++l) result.max = b[l] > result.max ? b[l] : result.max;
-  for (; i < size; ++i) {
-    result.max = row[i] > result.max ? row[i] : result.max;
-    result.is_finite = result.is_finite && row[i] <= std::numeric_limits<float>::max();
+  float rest = -kInfinity;
+  bool is_rest_good = true;
+
+  DI_INLINE MaxLanes() {
+    for (F<N>& b : best) b = F<N>{} - kInfinity;
   }
-  result.is_finite = result.is_finite && result.max > -kInfinity;
+  DI_INLINE void add(size_t v, F<N> x) {
+    best[v] = x > best[v] ? x : best[v];
+    bad |= ~(x <= std::numeric_limits<float>::max());
+  }
+  DI_INLINE void add_one(float x) {
+    rest = x > rest ? x : rest;
+    is_rest_good = is_rest_good && x <= std::numeric_limits<float>::max();
+  }
+  DI_INLINE RowMax result() const {
+    RowMax all{rest, 0, is_rest_good && !any<N>(bad)};
+    for (const F<N>& b : best)
+      for (int l = 0; l < N; ++l) all.max = b[l] > all.max ? b[l] : all.max;
+    all.is_finite = all.is_finite && all.max > -kInfinity;
+    return all;
+  }
+};
+
+// The lowest id that has the value; 0 when none has.
+template <int N>
+DI_INLINE int32_t first_of_n(const float* row, size_t size, float value) {
   size_t at = 0;
   for (; at + N <= size; at += N)
-    if (any<N>(load<N>(row + at) == result.max)) break;
-  while (at < size && row[at] != result.max) ++at;
-  result.index = at < size ? static_cast<int32_t>(at) : 0;
+    if (any<N>(load<N>(row + at) == value)) break;
+  while (at < size && row[at] != value) ++at;
+  return at < size ? static_cast<int32_t>(at) : 0;
+}
+
+template <int N>
+DI_INLINE RowMax find_max_n(const float* row, size_t size) {
+  MaxLanes<N> lanes;
+  size_t i = 0;
+  for (; i + kLanes <= size; i += kLanes)
+    for (size_t v = 0; v < kLanes / N; ++v) lanes.add(v, load<N>(row + i + v * N));
+  for (; i < size; ++i) lanes.add_one(row[i]);
+  RowMax result = lanes.result();
+  result.index = first_of_n<N>(row, size, result.max);
   return result;
 }
 
@@ -233,21 +255,31 @@ DI_INLINE int32_t gumbel_argmax_n(const float* row, size_t size, float max, floa
 }
 
 template <int N>
-DI_INLINE void apply_mask_n(float* row, size_t size, const uint32_t* mask) {
+DI_INLINE RowMax mask_row_n(const float* from, float* to, size_t size, const uint32_t* mask, RowMax& raw) {
+  MaxLanes<N> before, after;
   I<N> bits;
   for (int l = 0; l < N; ++l) bits[l] = 1 << l;
   size_t i = 0;
-  for (; i + 32 <= size; i += 32) {
-    const uint32_t word = mask[i / 32];
-    if (word == 0xFFFFFFFFu) continue;
-    for (size_t v = 0; v < 32 / N; ++v) {
+  for (; i + kLanes <= size; i += kLanes) {
+    const uint32_t word = mask[i / 32] >> (i % 32);
+    for (size_t v = 0; v < kLanes / N; ++v) {
+      const F<N> x = load<N>(from + i + v * N);
       const I<N> here = I<N>{} + static_cast<int32_t>(word >> (v * N));
-      F<N>* at = reinterpret_cast<F<N>*>(row + i + v * N);
-      *at = (here & bits) != 0 ? *at : F<N>{} - kInfinity;
+      const F<N> kept = (here & bits) != 0 ? x : F<N>{} - kInfinity;
+      *reinterpret_cast<F<N>*>(to + i + v * N) = kept;
+      before.add(v, x);
+      after.add(v, kept);
     }
   }
-  for (; i < size; ++i)
-    if (!(mask[i / 32] >> (i % 32) & 1)) row[i] = -kInfinity;
+  for (; i < size; ++i) {
+    before.add_one(from[i]);
+    to[i] = mask[i / 32] >> (i % 32) & 1 ? from[i] : -kInfinity;
+    after.add_one(to[i]);
+  }
+  raw = before.result();
+  RowMax result = after.result();
+  result.index = first_of_n<N>(to, size, result.max);
+  return result;
 }
 
 // N lanes at a time; searches have their own width, because integer multiplications and mask registers of
@@ -277,7 +309,9 @@ DI_INLINE void apply_mask_n(float* row, size_t size, const uint32_t* mask) {
                                         const TokenNoise& noise, int32_t first) {                            \
       return gumbel_argmax_n<SEARCH_N>(r, s, m, scale, b, noise, first);                                     \
     }                                                                                                        \
-    TARGET static void apply_mask(float* r, size_t s, const uint32_t* mask) { apply_mask_n<N>(r, s, mask); } \
+    TARGET static RowMax mask_row(const float* f, float* t, size_t s, const uint32_t* mask, RowMax& raw) {   \
+      return mask_row_n<N>(f, t, s, mask, raw);                                                              \
+    }                                                                                                        \
   };                                                                                                         \
   constexpr RowOps k_##NAME = {#NAME,                                                                        \
                                Ops_##NAME::find_max,                                                         \
@@ -288,7 +322,7 @@ DI_INLINE void apply_mask_n(float* row, size_t size, const uint32_t* mask) {
                                Ops_##NAME::count_better,                                                     \
                                Ops_##NAME::strided_maxima,                                                   \
                                Ops_##NAME::gumbel_argmax,                                                    \
-                               Ops_##NAME::apply_mask};
+                               Ops_##NAME::mask_row};
 
 DI_ROW_OPS(base, 4, 4, )
 #if defined(__x86_64__)

@@ -54,8 +54,9 @@ struct RowOps {
   // where the search starts, any of them.
   int32_t (*gumbel_argmax)(const float* row, size_t size, float max, float scale, const Border& border,
                            const TokenNoise& noise, int32_t first);
-  // row[i] = -infinity where bit i of mask is not set.
-  void (*apply_mask)(float* row, size_t size, const uint32_t* mask);
+  // to[i] = from[i], or -infinity where bit i of mask is not set; may be the same row. Returns to's maximum;
+  // `raw` is from's, without its index.
+  RowMax (*mask_row)(const float* from, float* to, size_t size, const uint32_t* mask, RowMax& raw);
 };
 
 // What this processor runs fastest.

@@ -61,32 +61,58 @@ int32_t choose(const RowOps& ops, std::span<const float> scores, const RowMax& t
   return ops.gumbel_argmax(scores.data(), scores.size(), top.max, scale, border, noise, top.index);
 }
 
+// Among all tokens that a mask allows, with their scores in `candidates`, ascending by id.
+int32_t choose_of_few(const RowMax& top, const SampleInput& input, std::vector<Candidate>& candidates) {
+  const SamplingParams& params = *input.params;
+  if (params.temperature < kMinTemperature) return top.index;
+  const float scale = 1.0f / params.temperature;
+  if (params.top_k > 0 && static_cast<size_t>(params.top_k) < candidates.size()) {
+    std::ranges::nth_element(candidates, candidates.begin() + params.top_k, comes_before);
+    candidates.resize(static_cast<size_t>(params.top_k));
+  }
+  if (params.top_p < 1.0f) cut_top_p(candidates, top.max, scale, params.top_p);
+  const Border border = min_p_border(top.max, scale, params.min_p, input.logits.size());
+  return gumbel_argmax(candidates, top.max, scale, border, TokenNoise(input.key));
+}
+
+RowMax max_of(const std::vector<Candidate>& candidates) {
+  RowMax top{-kInfinity, 0, true};
+  for (const Candidate& c : candidates) {
+    top.is_finite = top.is_finite && c.logit < kInfinity;
+    if (c.logit > top.max) top = {c.logit, c.id, top.is_finite};
+  }
+  top.is_finite = top.is_finite && top.max > -kInfinity;
+  return top;
+}
+
 }  // namespace
 
 SampleOutput sample_row(const SampleInput& input, SamplerScratch& scratch) {
   const RowOps& ops = row_ops();
   SampleOutput output;
-  const RowMax raw = ops.find_max(input.logits.data(), input.logits.size());
-  if (!raw.is_finite) {
+  const bool is_few = gather_few(input, scratch.candidates);
+  AdjustedRow row;
+  if (is_few) {
+    row.raw = ops.find_max(input.logits.data(), input.logits.size());
+    row.top = max_of(scratch.candidates);
+  } else {
+    row = adjust_row(ops, input, scratch.scores);
+  }
+  if (!row.raw.is_finite) {
     output.error = "the model gave logits that are not finite";
     return output;
   }
-  RowMax top = raw;
-  std::span<const float> scores = input.logits;
-  if (adjust_row(ops, input, scratch.scores)) {
-    scores = scratch.scores;
-    top = ops.find_max(scores.data(), scores.size());
-    if (!top.is_finite) {
-      output.error = top.max == -kInfinity
-                         ? "no token is allowed here: the mask, biases and min_tokens exclude all"
-                         : "the penalties made scores that are not finite";
-      return output;
-    }
+  if (!row.top.is_finite) {
+    output.error = row.top.max == -kInfinity
+                       ? "no token is allowed here: the mask, biases and min_tokens exclude all"
+                       : "the penalties made scores that are not finite";
+    return output;
   }
-  output.token = choose(ops, scores, top, input, scratch);
+  output.token = is_few ? choose_of_few(row.top, input, scratch.candidates)
+                        : choose(ops, row.scores, row.top, input, scratch);
   DI_CHECK(output.token >= 0);
   if (input.params->top_logprobs >= 0)
-    output.logprobs = score_token(ops, input.logits, raw.max, output.token, input.params->top_logprobs);
+    output.logprobs = score_token(ops, input.logits, row.raw.max, output.token, input.params->top_logprobs);
   return output;
 }
 

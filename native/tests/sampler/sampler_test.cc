@@ -104,9 +104,16 @@ TEST(every_width_gives_the_same_bits) {
       for (size_t i = 0; i < size; ++i)
         better += row[i] > row[size / 2] || (row[i] == row[size / 2] && i < size / 2);
       CHECK_EQ(ops->count_better(row.data(), size, row[size / 2], middle), better);
-      std::vector<float> copy = row;
-      ops->apply_mask(copy.data(), size, mask.data());
+      std::vector<float> copy(size);
+      RowMax raw, masked_top = ops->mask_row(row.data(), copy.data(), size, mask.data(), raw);
       CHECK(copy == masked);
+      CHECK_EQ(bits_of(raw.max), bits_of(top.max));
+      const RowMax again = ops->find_max(masked.data(), size);
+      CHECK_EQ(bits_of(masked_top.max), bits_of(again.max));
+      CHECK_EQ(masked_top.index, again.index);
+      copy = row;
+      masked_top = ops->mask_row(copy.data(), copy.data(), size, mask.data(), raw);  // in place
+      CHECK(copy == masked && masked_top.index == again.index);
       std::vector<float> maxima(256), maxima_base(256);
       ops->strided_maxima(row.data(), size, maxima.data(), 256);
       all[0]->strided_maxima(row.data(), size, maxima_base.data(), 256);
@@ -131,6 +138,12 @@ TEST(rows_that_are_not_finite_are_found) {
         for (const float bad : {std::nanf(""), kInfinity}) {
           row[at] = bad;
           CHECK(!ops->find_max(row.data(), size).is_finite);
+          std::vector<uint32_t> mask((size + 31) / 32, 0xFFFFFFFFu);  // of all but the bad one
+          mask[at / 32] &= ~(1u << (at % 32));
+          std::vector<float> masked(size);
+          RowMax raw;
+          CHECK(ops->mask_row(row.data(), masked.data(), size, mask.data(), raw).is_finite);
+          CHECK(!raw.is_finite);
         }
       }
   const std::vector<float> nothing(40, -kInfinity);
@@ -157,11 +170,14 @@ TEST(equals_the_reference_for_random_parameters) {
     TokenCounts counts;
     for (int i = 0; i < 5; ++i) counts[any_token()] = {chance(2), static_cast<int32_t>(rng() % 3)};
     std::vector<int32_t> held;
-    if (chance(3) && size > 3) held = {any_token()};
+    if (chance(3) && size > 3) held = {any_token()};  // leaves 1 or 2 of a mask
     std::vector<uint32_t> mask;
     if (chance(3) && size > 60) {
       mask.resize((size + 31) / 32);
       for (uint32_t& word : mask) word = chance(2) ? rng() | 1 : 0xFFFFFFFFu;
+      if (chance(2))  // a few tokens
+        for (uint32_t& word : mask) word &= chance(3) ? rng() & rng() : 0;
+      mask[0] |= 6;
     }
     const SampleInput input{row,
                             &p,
