@@ -56,6 +56,7 @@ test: build test-native  ## native and Python tests that need no model download,
 
 $(VENV)/.oracle: $(VENV)/.build
 	$(INSTALL) -e '.[oracle]'
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps xgrammar==0.2.9 apache-tvm-ffi==0.1.15.post2
 	@touch $@
 
 invariance: test-native  ## the whole grid of schedules, models and instruction sets, bit for bit (under an hour)

@@ -20,10 +20,14 @@ class ByteEngine:
 
     def takes(self, text: str) -> bool:
         """The whole text, and it may end there."""
+        return self.taken(text)[1]
+
+    def taken(self, text: str) -> tuple[int, bool]:
+        """(how many of its bytes can begin a text, whether it is one)."""
         data = list(text.encode())
-        taken = self._matcher.try_consume_tokens(data)
+        count = self._matcher.try_consume_tokens(data)
         if self._matcher.is_error():
             raise ValueError(self._matcher.get_error())
-        answer = taken == len(data) and self._matcher.is_accepting()
+        answer = count, count == len(data) and self._matcher.is_accepting()
         self._matcher.reset()
         return answer

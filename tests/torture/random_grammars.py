@@ -33,7 +33,8 @@ def differences(grammar: RandomGrammar) -> tuple[int, int, list[str]] | None:
         taken = recogniser.matches(text)
         num_tried += 1
         num_taken += taken
-        if merged.takes(text) is not taken or exact.takes(text) is not taken:
+        found_by_engine = exact.taken(text)
+        if found_by_engine != merged.taken(text) or found_by_engine[1] is not taken:
             found.append(text)
     return num_tried, num_taken, found
 
