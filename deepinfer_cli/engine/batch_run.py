@@ -60,6 +60,7 @@ def run(config: RunConfig, console: Console, sink: RowSink | None = None) -> int
         if config.action == "run" and sink is None:
             prepare.check_outputs(config, sources, stdout_fd)
         rules = prepare.row_rules(config, sources, None)
+        prepare.check_run_constraint(config, rules)
         if config.action == "validate":
             check = check_rows.RowCheck(config, sources, rules, console)
             return _judge(check, console, stop, None, None, 0)

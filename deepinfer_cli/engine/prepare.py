@@ -12,6 +12,8 @@ from deepinfer_cli.config.run_config import RunConfig
 from deepinfer_cli.config.settings import SamplingConfig
 from deepinfer_cli.constraints.cache import MAX_KEPT, ConstraintCompiler
 from deepinfer_cli.constraints.fields import run_constraint, run_options
+from deepinfer_cli.constraints.types import ConstraintError
+from deepinfer_cli.engine.constraints import refusal
 from deepinfer_cli.engine.fit import check_result_size, fit_prompt, result_size, text_limit
 from deepinfer_cli.engine.memory import KEPT_CONSTRAINTS
 from deepinfer_cli.errors import ConfigError, UsageError
@@ -113,6 +115,16 @@ def make_compiler(config: RunConfig, model: LoadedModel | None) -> ConstraintCom
     backend = ConstraintBackend(model or load_fake("fake"))
     max_kept = KEPT_CONSTRAINTS if config.engine.max_memory else MAX_KEPT
     return ConstraintCompiler(backend, run_options(config), max_kept=max_kept)
+
+
+def check_run_constraint(config: RunConfig, rules: RowRules) -> None:
+    """A constraint of the run that cannot be enforced is refused as a whole, before anything is loaded."""
+    spec = rules.constraint
+    if spec is None:
+        return
+    found = make_compiler(config, None).get(spec)
+    if isinstance(found, ConstraintError):
+        raise ConfigError(refusal(found, spec).message)
 
 
 def check_outputs(config: RunConfig, sources: Sequence[Source], stdout_fd: int | None) -> None:

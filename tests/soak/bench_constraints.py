@@ -394,7 +394,7 @@ def main() -> None:
             results[name] = found
             rig.close()
             record = {
-                "what": "process CPU seconds of constrained rows over those of the same rows free, one thread",
+                "what": "process CPU seconds of constrained rows over those of the same rows free; 1 thread",
                 "machine": about,
                 "model": arguments.model.name,
                 "results": results,
