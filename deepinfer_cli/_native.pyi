@@ -115,7 +115,8 @@ class PythonMatchers:
     # once: accept(matchers, tokens) -> which were taken; fill_masks(matchers, address, bytes of one mask) ->
     # which were filled, mask i at address + i * bytes.
     def __init__(self, engine: object, special: list[bool]) -> None: ...
-    def make_template(self, matcher: object) -> ConstraintTemplate: ...  # probed like Llguidance's
+    # A matcher in error is a NativeError bad_request, also where the first mask or token shows it.
+    def compile(self, make_matcher: Callable[[], object]) -> ConstraintTemplate: ...
 
 class Llguidance:
     # The constraint engine, called without the GIL through the C functions that its wheel exports.

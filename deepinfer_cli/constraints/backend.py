@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from deepinfer_cli.constraints.python_road import PythonRoad
 
 # How the engine words what it knows and does not do, or only not so much of.
-_NOT_SUPPORTED = ("nimplemented", "not supported", "not implemented", "too ", "limit", "exceed", "larger")
+_NOT_SUPPORTED = ("nimplemented", "not supported", "not implemented", "too ", "limit", "exceed", "panic")
 
 
 Road = Literal["auto", "native", "python"]
@@ -58,8 +58,8 @@ class ConstraintBackend:
         try:
             return self._started().compile(grammar)
         except NativeError as error:
-            message = str(error.args[0])
-            raise ConstraintError(_code(message), message) from None
+            message = str(error.args[0]).removeprefix("panic: ")
+            raise ConstraintError(_code(str(error.args[0])), message) from None
 
     def _started(self) -> Llguidance | PythonRoad:
         with self._lock:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from deepinfer_cli._native import BpeTokenizer, ConstraintTemplate, NativeError, PythonMatchers
+from deepinfer_cli._native import BpeTokenizer, ConstraintTemplate, PythonMatchers
 
 
 class PythonRoad:
@@ -31,10 +31,10 @@ class PythonRoad:
         self._matchers = PythonMatchers(_Calls(LLExecutor()), list(special))
 
     def compile(self, grammar: str) -> ConstraintTemplate:
-        matcher = self._new_matcher(self._tokenizer, grammar, log_level=0, limits=self._limits)
-        if matcher.is_error():
-            raise NativeError(matcher.get_error().partition("\n")[0], "bad_request")
-        return self._matchers.make_template(matcher)
+        def make_matcher() -> Any:
+            return self._new_matcher(self._tokenizer, grammar, log_level=0, limits=self._limits)
+
+        return self._matchers.compile(make_matcher)
 
 
 class _Calls:

@@ -9,6 +9,7 @@
 
 #include <utility>
 
+#include "big_stack.h"
 #include "bind.h"
 #include "constraint_probe.h"
 #include "engine/sample_constraint.h"
@@ -45,9 +46,13 @@ class PythonMatchers {
   PythonMatchers(nb::object engine, std::vector<bool> special)
       : special_(std::move(special)), group_(make_python_group(std::move(engine), special_.size())) {}
 
-  Template make_template(nb::object matcher) const {
-    Template made{make_python_template(group_, std::move(matcher))};
-    probe(*made.compiled->clone(), special_);
+  Template compile(const nb::callable& make_matcher) const {
+    Template made;
+    const nb::gil_scoped_release release;
+    on_big_stack([&] {
+      made.compiled = make_python_template(group_, make_matcher);
+      probe(*made.compiled->clone(), special_);
+    });
     return made;
   }
 
@@ -63,7 +68,8 @@ nb::bytes mask_bytes(ConstraintMatcher& matcher, int32_t vocab_size) {
     const nb::gil_scoped_release release;
     is_filled = matcher.fill_mask(mask);
   }
-  return is_filled ? nb::bytes(reinterpret_cast<const char*>(mask.data()), mask.size() * 4) : nb::bytes();
+  return is_filled ? nb::bytes(reinterpret_cast<const char*>(mask.data()), mask.size() * 4)
+                   : nb::bytes("", 0);
 }
 
 }  // namespace
@@ -95,7 +101,7 @@ void bind_constraint(nb::module_& m) {
 
   nb::class_<PythonMatchers>(m, "PythonMatchers")
       .def(nb::init<nb::object, std::vector<bool>>(), "engine"_a, "special"_a)
-      .def("make_template", &PythonMatchers::make_template, "matcher"_a);
+      .def("compile", &PythonMatchers::compile, "make_matcher"_a);
 
   nb::class_<Llguidance>(m, "Llguidance")
       .def(nb::new_(&make_llguidance), "library"_a, "tokens"_a, "special"_a, "eos_token_ids"_a,

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "big_stack.h"
 #include "constraint_probe.h"
 #include "deepinfer/status.h"
 #include "llguidance_abi.h"
@@ -220,11 +221,14 @@ Llguidance::~Llguidance() = default;
 std::shared_ptr<const ConstraintTemplate> Llguidance::compile(const std::string& grammar) const {
   if (grammar.find('\0') != std::string::npos)
     fail(ErrorCode::kBadRequest, "the grammar holds a NUL character");
-  MatcherHandle matcher = impl_->new_matcher(grammar);
-  if (impl_->functions.is_error(matcher.get()))
-    fail(ErrorCode::kBadRequest, first_line(impl_->functions.get_error(matcher.get())));
-  auto made = std::make_shared<const LlguidanceTemplate>(impl_, std::move(matcher));
-  probe(*made->clone(), impl_->vocabulary.special);
+  std::shared_ptr<const ConstraintTemplate> made;
+  on_big_stack([&] {
+    MatcherHandle matcher = impl_->new_matcher(grammar);
+    if (impl_->functions.is_error(matcher.get()))
+      fail(ErrorCode::kBadRequest, first_line(impl_->functions.get_error(matcher.get())));
+    made = std::make_shared<const LlguidanceTemplate>(impl_, std::move(matcher));
+    probe(*made->clone(), impl_->vocabulary.special);
+  });
   return made;
 }
 

@@ -174,9 +174,11 @@ std::shared_ptr<MatcherGroup> make_python_group(nb::object engine, size_t vocab_
 }
 
 std::shared_ptr<const ConstraintTemplate> make_python_template(std::shared_ptr<MatcherGroup> group,
-                                                               nb::object matcher) {
-  return std::make_shared<PythonTemplate>(std::static_pointer_cast<PythonGroup>(std::move(group)),
-                                          std::move(matcher));
+                                                               const nb::callable& make_matcher) {
+  return in_python([&] {
+    return std::make_shared<const PythonTemplate>(std::static_pointer_cast<PythonGroup>(std::move(group)),
+                                                  make_matcher());
+  });
 }
 
 }  // namespace deepinfer::bindings

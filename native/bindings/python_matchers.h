@@ -16,8 +16,8 @@ namespace deepinfer::bindings {
 // -> which were filled; mask i goes to address + i * bytes.
 std::shared_ptr<MatcherGroup> make_python_group(nanobind::object engine, size_t vocab_size);
 
-// A template that copies `matcher`, which is in `group`. The GIL is held.
+// A template that copies what make_matcher() returns, in `group`. Takes the GIL.
 std::shared_ptr<const ConstraintTemplate> make_python_template(std::shared_ptr<MatcherGroup> group,
-                                                               nanobind::object matcher);
+                                                               const nanobind::callable& make_matcher);
 
 }  // namespace deepinfer::bindings

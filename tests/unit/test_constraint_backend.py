@@ -19,9 +19,9 @@ def of_schema(schema: Any) -> str:
     return json.dumps({"grammars": [{"json_schema": schema}]})
 
 
-@pytest.fixture(scope="module")
-def backend() -> ConstraintBackend:
-    return ConstraintBackend(MODEL)
+@pytest.fixture(scope="module", params=["native", "python"])
+def backend(request: Any) -> ConstraintBackend:
+    return ConstraintBackend(MODEL, request.param)
 
 
 @pytest.mark.parametrize(
@@ -34,6 +34,7 @@ def backend() -> ConstraintBackend:
         ("{", "bad_schema"),
         (of_schema({"not": {}}), "unsupported_schema"),
         ('start: "a" start', "unsupported_schema"),  # found by the probe: no text is ever complete
+        ("start: /((a{100}){100}){100}/", "unsupported_schema"),
     ],
 )
 def test_what_cannot_be_enforced_is_refused(backend: ConstraintBackend, grammar: str, code: str) -> None:
@@ -41,6 +42,13 @@ def test_what_cannot_be_enforced_is_refused(backend: ConstraintBackend, grammar:
         backend.compile(grammar)
     assert refused.value.code == code
     assert "\n" not in refused.value.message
+
+
+def test_rules_may_refer_as_deep_as_they_like(backend: ConstraintBackend) -> None:
+    """The engine's compiler recurses; on an ordinary stack this ends the process."""
+    rules = [f"r{i}: r{i + 1}" for i in range(10_000)]
+    template = backend.compile("\n".join(["start: r0", *rules, 'r10000: "c"']))
+    assert template.clone().forced(MODEL.tokenizer.vocab_size) == list(b"c")
 
 
 def test_a_matcher_follows_the_text(backend: ConstraintBackend) -> None:
