@@ -68,6 +68,11 @@ def search_patterns(pattern: str) -> list[str]:
     return [f"^(?:{text})$" for text in found]
 
 
+def _one_line(text: str) -> str:
+    """What `re` says may quote the pattern as it is."""
+    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
+
+
 def _open(pattern: str, *, ecma: bool) -> tuple[_Writer, list[Item], int]:
     """(writer, items of the outermost sequence, flags) of a pattern that is well formed."""
     try:
@@ -85,9 +90,10 @@ def _open(pattern: str, *, ecma: bool) -> tuple[_Writer, list[Item], int]:
         tree = _parser.parse(scanned.parsable, 0)
     except re.error as error:
         place = "" if error.pos is None else f" at position {error.pos}"
-        raise ConstraintError("bad_schema", f"not a regular expression: {error.msg}{place}") from None
+        said = _one_line(error.msg)
+        raise ConstraintError("bad_schema", f"not a regular expression: {said}{place}") from None
     except (OverflowError, RecursionError, ValueError) as error:
-        raise ConstraintError("bad_schema", f"not a regular expression: {error}") from None
+        raise ConstraintError("bad_schema", f"not a regular expression: {_one_line(str(error))}") from None
     flags = tree.state.flags
     writer = _Writer(scanned, ecma=ecma)
     if flags & re.MULTILINE:

@@ -1,13 +1,13 @@
-"""The fuzzers of settings, templates and model files as one line each of the table."""
+"""The fuzzers of settings, templates, model files and constraints as one line each of the table."""
 
 from __future__ import annotations
 
-from tests.torture import fuzz_config, fuzz_model_files
+from tests.torture import fuzz_config, fuzz_constraints, fuzz_model_files
 from tests.torture.fuzzing import fuzz
 from tests.torture.jobs import Job, Scale, Scenario, Space, nothing_to_prepare
 from tests.torture.record import Tally
 
-TARGETS = {**fuzz_config.TARGETS, **fuzz_model_files.TARGETS}
+TARGETS = {**fuzz_config.TARGETS, **fuzz_model_files.TARGETS, **fuzz_constraints.TARGETS}
 
 
 def _jobs(scale: Scale) -> list[Job]:
@@ -25,5 +25,5 @@ def _run(job: Job, _space: Space) -> Tally:
 
 
 SCENARIO = Scenario(
-    nothing_to_prepare, _jobs, _run, "settings, templates and model files mutated, and loaded"
+    nothing_to_prepare, _jobs, _run, "settings, templates, model files and constraints mutated, and loaded"
 )

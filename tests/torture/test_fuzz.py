@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from deepinfer_cli.errors import ConfigError
-from tests.torture import fuzz_config, fuzz_model_files, fuzzing
+from tests.torture import fuzz_config, fuzz_constraints, fuzz_model_files, fuzzing
 
-TARGETS = {**fuzz_config.TARGETS, **fuzz_model_files.TARGETS}
+TARGETS = {**fuzz_config.TARGETS, **fuzz_model_files.TARGETS, **fuzz_constraints.TARGETS}
 
 
 @pytest.mark.parametrize("name", TARGETS)
@@ -21,7 +21,9 @@ def test_a_loader_takes_or_refuses_whatever_there_is(
 ) -> None:
     monkeypatch.setattr(fuzzing, "FOUND", tmp_path)
     monkeypatch.setattr(fuzzing, "_BATCH", 20)
-    count, findings = fuzzing.fuzz(name, *TARGETS[name], seconds=1.0, seed=7)
+    count, findings = fuzzing.fuzz(
+        name, *TARGETS[name], seconds=0.2 if name in fuzz_constraints.TARGETS else 1.0, seed=7
+    )
     assert not findings
     assert count >= 20
 

@@ -76,6 +76,7 @@ class _Reader:
         self.builder = Builder(self.source)
         self.imported: dict[str, int] = {}
         self.num_ignored = 0
+        self.last = ""  # token before
 
     def read(self) -> Grammar:
         at = 0
@@ -118,9 +119,15 @@ class _Reader:
             if not builder.grammar.rules:
                 self.source.refuse(at, f"{shown(found[0])} stands before the first rule")
             self.body(found[0], kind or "", at)
+        if kind != "space":
+            self.last = found[0]
 
     def body(self, text: str, kind: str, at: int) -> None:
         builder = self.builder
+        if text == "~" and self.last != "&":
+            # By itself it is all other bytes, those that stand for special tokens among them.
+            what = "'~' is taken only behind '&': /(?s:.*)/ & ~X is any other text"
+            self.source.refuse(at, what, "unsupported_schema")
         if kind in ("string", "regex"):
             builder.add(Text(text))
         elif kind == "ref":

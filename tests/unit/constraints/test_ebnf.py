@@ -77,6 +77,7 @@ REFUSED = (
     ("lark", "start: <|im_end|>", "unsupported_schema", "tokens"),
     ("lark", 'start: %json { "type": "object" }', "unsupported_schema", "%json"),
     ("lark", "%import other.X\nstart: X", "unsupported_schema", "%import"),
+    ("lark", 'start: X\nX: ~"a"', "unsupported_schema", "'~'"),
     ("lark", "start: @other", "unsupported_schema", "other grammars"),
     ("lark", 'start[max_tokens=3]: "a"', "unsupported_schema", "attributes"),
     ("lark", 'start: "a" b\n', "bad_schema", "line 1, column 12 of the grammar: the rule 'b'"),
