@@ -20,9 +20,10 @@ struct EngineConfig {
   int32_t max_context = 0;          // tokens per sequence; 0 = the model's limit
   std::vector<int32_t> num_blocks;  // per cache group
   bool prefix_cache = true;
-  bool jump_forward = true;     // tokens that a constraint forces are computed together; the same results
-  int32_t max_waiting = 256;    // submitted but not yet admitted requests (back-pressure)
-  int32_t max_finished = 1024;  // completions not yet polled; the loop waits when full
+  bool jump_forward = true;        // tokens that a constraint forces are computed together; the same results
+  double forcing_seconds = 0.002;  // that one step takes at most, per constraint, to find what is forced
+  int32_t max_waiting = 256;       // submitted but not yet admitted requests (back-pressure)
+  int32_t max_finished = 1024;     // completions not yet polled; the loop waits when full
   std::vector<int32_t> eos_token_ids;
   int32_t debug_preempt_every = 0;  // tests: a running sequence is preempted every so many steps; 0 = never
   double debug_busy_wait = 0;       // measurements: share of its CPU time by which a step is drawn out

@@ -58,7 +58,7 @@ EngineCore::EngineCore(Executor& executor, ThreadPool& pool, std::shared_ptr<con
       kv_(executor.cache_groups(), config_.num_blocks, config_.prefix_cache),
       scheduler_(scheduler_config(config_), kv_, this),
       rows_(pool),
-      constraints_(pool) {
+      constraints_(pool, config_.forcing_seconds) {
   executor_.allocate_cache(config_.num_blocks);
   executor_.reserve(config_.max_step_tokens);
   stats_.num_blocks_total = kv_.num_blocks_total();

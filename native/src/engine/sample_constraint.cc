@@ -46,6 +46,8 @@ std::vector<int32_t> forced_tokens(ConstraintMatcher& matcher, int32_t vocab_siz
 namespace {
 
 using Item = ConstraintWork::Item;
+using Clock = std::chrono::steady_clock;
+using Time = Clock::time_point;
 
 void begin(const Item& item, int32_t vocab_size) {
   SampleConstraint& c = *item.constraint;
@@ -73,7 +75,7 @@ bool on_accepted(const Item& item, bool is_ok) {
 }
 
 // After a mask: the token that it forces, or -1 when the mask is the one to sample under.
-int32_t on_mask(const Item& item, bool is_ok, int32_t vocab_size) {
+int32_t on_mask(const Item& item, bool is_ok, int32_t vocab_size, Time deadline) {
   SampleConstraint& c = *item.constraint;
   if (!is_ok) {
     fail_item(item, "there is no mask");
@@ -81,30 +83,18 @@ int32_t on_mask(const Item& item, bool is_ok, int32_t vocab_size) {
   }
   const int32_t only = only_token(c.mask, vocab_size);
   const bool is_forced = only >= 0 && std::ranges::find(item.ends, only) == item.ends.end();
-  if (is_forced && std::ssize(c.forced) < item.max_forced) return only;
+  if (is_forced && std::ssize(c.forced) < item.max_forced && Clock::now() < deadline) return only;
   c.has_mask = true;
   c.only = is_forced ? only : -1;
   return -1;
 }
 
-void run_alone(const Item& item, int32_t vocab_size) {
-  SampleConstraint& c = *item.constraint;
-  try {
-    begin(item, vocab_size);
-    bool goes_on = item.token < 0 || on_accepted(item, c.matcher->accept(item.token));
-    while (goes_on) {
-      const int32_t token = on_mask(item, c.matcher->fill_mask(c.mask), vocab_size);
-      if (token < 0) break;
-      const bool is_ok = c.matcher->accept(token);
-      if (is_ok) c.forced.push_back(token);
-      goes_on = on_accepted(item, is_ok);
-    }
-  } catch (const std::exception& e) {  // a matcher of somebody else, or no memory
-    c.error = str_cat("the constraint failed: ", e.what());
-  }
-}
-
 }  // namespace
+
+ConstraintWork::Time ConstraintWork::deadline() const {
+  return Clock::now() +
+         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(forcing_seconds_));
+}
 
 void ConstraintWork::run(int32_t vocab_size) {
   const auto group_of = [](const Item& item) { return item.constraint->compiled->group(); };
@@ -126,8 +116,27 @@ void ConstraintWork::run(int32_t vocab_size) {
   items_.clear();
 }
 
+void ConstraintWork::run_alone(const Item& item, int32_t vocab_size) const {
+  SampleConstraint& c = *item.constraint;
+  const Time until = deadline();
+  try {
+    begin(item, vocab_size);
+    bool goes_on = item.token < 0 || on_accepted(item, c.matcher->accept(item.token));
+    while (goes_on) {
+      const int32_t token = on_mask(item, c.matcher->fill_mask(c.mask), vocab_size, until);
+      if (token < 0) break;
+      const bool is_ok = c.matcher->accept(token);
+      if (is_ok) c.forced.push_back(token);
+      goes_on = on_accepted(item, is_ok);
+    }
+  } catch (const std::exception& e) {  // a matcher of somebody else, or no memory
+    c.error = str_cat("the constraint failed: ", e.what());
+  }
+}
+
 // The same as run_alone() for each, a round of tokens and a round of masks at a time.
-void ConstraintWork::run_group(MatcherGroup& group, std::span<Item> items, int32_t vocab_size) {
+void ConstraintWork::run_group(MatcherGroup& group, std::span<Item> items, int32_t vocab_size) const {
+  const Time until = deadline();
   struct Next {
     const Item* item;
     int32_t token;
@@ -154,7 +163,7 @@ void ConstraintWork::run_group(MatcherGroup& group, std::span<Item> items, int32
       calls.push_back({item->constraint->matcher.get(), -1, item->constraint->mask, false});
     if (!calls.empty()) group.fill_masks(calls);
     for (size_t i = 0; i < calls.size(); ++i)
-      if (const int32_t token = on_mask(*masked[i], calls[i].is_ok, vocab_size); token >= 0)
+      if (const int32_t token = on_mask(*masked[i], calls[i].is_ok, vocab_size, until); token >= 0)
         tokens.push_back({masked[i], token, true});
     masked.clear();
   };

@@ -1,6 +1,7 @@
 // The constraint of one sample, between its matcher and the step that samples under it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -44,7 +45,9 @@ std::vector<int32_t> forced_tokens(ConstraintMatcher& matcher, int32_t vocab_siz
 // The matchers' work of a step: in parallel over the pool, or in one go where a group is cheaper.
 class ConstraintWork {
  public:
-  explicit ConstraintWork(ThreadPool& pool) : pool_(pool) {}
+  // forcing_seconds: how long a matcher is asked for forced tokens in one run(); masks of long forced texts
+  // are slow. What is not found now is found later, with the same results.
+  ConstraintWork(ThreadPool& pool, double forcing_seconds) : pool_(pool), forcing_seconds_(forcing_seconds) {}
 
   struct Item {
     SampleConstraint* constraint = nullptr;
@@ -59,9 +62,13 @@ class ConstraintWork {
   void run(int32_t vocab_size);
 
  private:
-  void run_group(MatcherGroup& group, std::span<Item> items, int32_t vocab_size);
+  using Time = std::chrono::steady_clock::time_point;
+  void run_alone(const Item& item, int32_t vocab_size) const;
+  void run_group(MatcherGroup& group, std::span<Item> items, int32_t vocab_size) const;
+  Time deadline() const;
 
   ThreadPool& pool_;
+  double forcing_seconds_;
   std::vector<Item> items_;
 };
 

@@ -50,6 +50,7 @@ Outcome run(const std::vector<Request>& requests, bool jump_forward = true) {
   config.num_blocks = {400};
   config.eos_token_ids = {0};
   config.jump_forward = jump_forward;
+  config.forcing_seconds = 1000;
   config.debug_checks = true;
   EngineCore core(executor, pool, odd_tokens(kVocab), config);
   for (const Request& r : requests) {
