@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from deepinfer_cli.constraints.types import (
     CheckSpec,
     ConstraintError,
@@ -24,9 +22,12 @@ def prepare(spec: ConstraintSpec, options: ConstraintOptions) -> Prepared:
         from deepinfer_cli.constraints import choice
 
         return Prepared(choice.lark(spec.source), check)
-    if spec.kind == "json_object":
-        grammar = json.dumps({"grammars": [{"json_schema": {"type": "object"}}]})
-        return Prepared(grammar, check)
+    if spec.kind in ("json_schema", "json_object"):
+        from deepinfer_cli.constraints import json_schema
+
+        source = spec.source if spec.kind == "json_schema" else '{"type": "object"}'
+        grammar, not_enforced = json_schema.grammar(source, options)
+        return Prepared(grammar, check, not_enforced)
     if spec.kind == "grammar":
         from deepinfer_cli.constraints import ebnf
 
