@@ -27,9 +27,31 @@ ENDS = (0, 3)  # exit codes of a run that is complete
 NUM_ROWS = 2000
 _WORDS = ("stone", "river", "lamp", "copper", "quiet", "under", "winter", "Füße", "日本", "🜁", "tab\there")
 
+# Each kind, with texts that come to an end within the tokens of most rows, and some that do not.
+_CONSTRAINTS: tuple[dict[str, Any], ...] = (
+    {"regex": r"[a-f]{2,9}(, [0-9]{1,3})?"},
+    {"choice": ["yes", "no", "Füße", "a longer answer of some words"]},
+    {"grammar": 'root ::= [a-z]{1,5} ("=" num | "(" root ")")\nnum ::= [0-9]{1,4}\n'},
+    {"json_schema": {"type": "array", "items": {"enum": ["ß", 1, None]}, "minItems": 1, "maxItems": 5}},
+    {
+        "grammar": "list = item , { ',' , item } ; item = 'x' | 'y' | '[' , list , ']' ;",
+        "grammar_syntax": "iso",
+    },
+    {"regex": r"\w{60,80}"},
+    {
+        "json_schema": {
+            "type": "object",
+            "properties": {"name": {"type": "string", "maxLength": 6}, "ok": {"type": "boolean"}},
+            "required": ["name", "ok"],
+            "additionalProperties": False,
+        }
+    },
+)
+
 
 def rows_of_every_kind(count: int, seed: int = 7) -> list[str]:
-    """Lines: greedy, sampled, n > 1, stop strings, scores, no id, doubled ids, and rows that are errors."""
+    """Lines: greedy, sampled, n > 1, stop strings, scores, no id, doubled ids, constraints, rows that are
+    errors."""
     rng = random.Random(seed)
     prefix = "The same beginning for many rows, longer than two blocks of the cache. "
     lines = []
@@ -56,6 +78,8 @@ def rows_of_every_kind(count: int, seed: int = 7) -> list[str]:
             case 8 if i % 40 == 8:
                 lines.append('{"id": "torn')
                 continue
+            case 9:
+                row |= {"constraint": _CONSTRAINTS[i // 10 % len(_CONSTRAINTS)], "n": 1 + i // 10 % 2}
         lines.append(json.dumps(row, ensure_ascii=i % 2 == 0))
     return lines
 
