@@ -11,6 +11,8 @@ from typing import Any
 
 from deepinfer_cli._native import BpeTokenizer, ConstraintTemplate, PythonMatchers
 
+_MAX_LEXER_STATES = 50_000  # as on the native road
+
 
 class PythonRoad:
     """compile() as of _native.Llguidance."""
@@ -27,7 +29,7 @@ class PythonRoad:
         vocabulary: Any = _Vocabulary(tokens, special, eos_token_ids, bpe)  # its base class is not needed
         self._tokenizer = LLTokenizer(vocabulary, eos_token=list(eos_token_ids))
         self._new_matcher = LLMatcher
-        self._limits = LLParserLimits(verbose_errors=False)
+        self._limits = LLParserLimits(verbose_errors=False, max_lexer_states=_MAX_LEXER_STATES)
         self._matchers = PythonMatchers(_Calls(LLExecutor()), list(special))
 
     def compile(self, grammar: str) -> ConstraintTemplate:

@@ -18,6 +18,8 @@ namespace {
 
 constexpr char kSpecialMark = '\xFF';  // in front of a spelling: the token is no part of any text
 
+constexpr size_t kMaxLexerStates = 50'000;  // 1 to 2 KB each, of every matcher; usual ones have some hundred
+
 struct FreeMatcher {
   const llg::Functions* functions;
   void operator()(llg::Matcher* matcher) const { functions->free_matcher(matcher); }
@@ -130,6 +132,7 @@ struct Llguidance::Impl {
     functions.set_defaults(&init, tokenizer);
     init.log_stderr_level = 0;
     init.limits.verbose_errors = false;
+    init.limits.max_lexer_states = kMaxLexerStates;
     const size_t first = grammar.find_first_not_of(" \t\r\n");
     const bool is_json = first != std::string::npos && grammar[first] == '{';
     return {functions.new_matcher(&init, is_json ? "llguidance" : "lark", grammar.c_str()), {&functions}};

@@ -23,6 +23,7 @@ from tests.support.constraints import (
     random_schema,
     shown,
 )
+from tests.support.trained_tokenizer import SPECIALS
 
 GRAMMARS = [
     *(of_schema(random_schema(seed)) for seed in range(12)),
@@ -113,6 +114,15 @@ def test_forced_is_what_the_mask_leaves_no_choice_about(backend: ConstraintBacke
         history.append(token)
 
 
+def test_masks_are_as_wide_as_the_model(backend: ConstraintBackend) -> None:
+    """A model may have more ids than its tokenizer, or fewer."""
+    matcher = backend.compile("start: /(.|\\n)+/").clone()
+    own = int.from_bytes(matcher.mask(SIZE), "little")
+    assert own.bit_count() == SIZE - len(SPECIALS) - 77  # bytes that begin no character
+    assert int.from_bytes(matcher.mask(SIZE + 500), "little") == own
+    assert int.from_bytes(matcher.mask(320), "little") == own & ((1 << 320) - 1)
+
+
 def requests(
     backend: ConstraintBackend, indices: range, **changes: Any
 ) -> tuple[list[_native.Request], list[dict[str, Any]]]:
@@ -156,6 +166,7 @@ def test_rows_fit_their_schemas_whoever_is_beside_them(backend: ConstraintBacken
     for row, schema in zip(rows, schemas, strict=True):
         assert row.error == ""
         for sample in row.samples:
+            assert all(len(SPECIALS) <= token < SIZE for token in sample.tokens)  # nor ids that only pad
             states.add(sample.constraint_state)
             if sample.constraint_state == "complete":
                 jsonschema.validate(json.loads(sample.text), schema)

@@ -41,7 +41,10 @@ struct Request {
   int32_t num_samples = 1;       // n: samples that share one prefill
   uint64_t seed = 0;             // effective seed: randomness is f(seed, sample, position, token)
   int32_t prompt_logprobs = -1;  // -1 none, else like top_logprobs for every prompt token but the first
-  std::shared_ptr<const ConstraintTemplate> constraint;  // may be null
+  // May be null. A token that is the only one allowed, and no stop, is taken whatever the logits say:
+  // penalties and biases do not matter there, and the row need not even be finite unless its
+  // log-probabilities are asked.
+  std::shared_ptr<const ConstraintTemplate> constraint;
   // The constraint holds from the token after these on, the first time the output has them in a row (the end
   // of thinking); empty = from the first token on.
   std::vector<int32_t> constraint_after;
