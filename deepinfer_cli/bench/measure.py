@@ -66,6 +66,7 @@ class Measurement:
     price_per_hour: float | None
     is_stopped: Callable[[], bool]
     expects_lengths: bool = True  # every request shall have exactly its max_tokens
+    constraint: Any = None  # template that all answers are made under
     limits_of: Callable[[Sequence[str], Any], Limits] = measure_limits
 
     def run(self, asks: Sequence[Ask], warmup: Sequence[Ask]) -> dict[str, Any]:
@@ -117,7 +118,14 @@ class Measurement:
             while len(outcomes) < len(asks):
                 while next_ask < len(asks) and len(submitted) - len(outcomes) < width:
                     ask = asks[next_ask]
-                    request = engine.request(next_ask, ask.token_ids, ask.params, ask.seed, token_times=True)
+                    request = engine.request(
+                        next_ask,
+                        ask.token_ids,
+                        ask.params,
+                        ask.seed,
+                        token_times=True,
+                        constraint=self.constraint,
+                    )
                     submitted.setdefault(next_ask, time.monotonic())
                     if not engine.try_submit(request):
                         break

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from deepinfer_cli.bench.against import LivePeer, PeerFailed
 from deepinfer_cli.bench.asks import AskSource
+from deepinfer_cli.bench.constraints import template_of
 from deepinfer_cli.bench.measure import Ask, CellFailed, Measurement, Stopped
 from deepinfer_cli.bench.record import CONVERGED_WIDTH, CellResult, Journal
 from deepinfer_cli.bench.spec import Cell, Slo
@@ -161,10 +162,10 @@ class Session:
         self.journal.append("failure", key=result.key, reason=reason)
 
     def _measure(self, cell: Cell, number: int) -> dict[str, Any]:
-        for what in ("constraint", "speculation"):
-            asked = getattr(cell.load, what)
-            if asked != "none":
-                raise CellFailed(f"{what} {asked}: this build has none")
+        if cell.load.speculation != "none":
+            raise CellFailed(f"speculation {cell.load.speculation}: this build has none")
+        if cell.load.constraint != "none" and self.peer is not None:
+            raise CellFailed(f"constraint {cell.load.constraint}: the peer is not asked for one")
         engine, model = self._engine_for(cell)
         self._check_context(cell, model)
         work = model_work(model, engine.executor_info, engine.cache_groups, cell.engine.precision)
@@ -176,6 +177,7 @@ class Session:
             price_per_hour=self.price_per_hour,
             is_stopped=self.is_stopped,
             expects_lengths=self.asks.expects_lengths,
+            constraint=template_of(model, cell.load.constraint),
         )
         asks, warmup = self.asks.asks(cell, number), self.asks.warmup(cell, number)
         if self.peer is None:

@@ -89,7 +89,11 @@ class Load:
         maximum=2**63 - 1,
         metavar="N",
     )
-    constraint: str = setting("none", "Constraint on the answers; none in this build", metavar="NAME")
+    constraint: Literal["none", "json_object", "json_schema", "regex"] = setting(
+        "none",
+        "Constraint on the answers: an object, an array of objects, or printable characters, none of which "
+        "can end before output_len",
+    )
     speculation: str = setting("none", "Speculative decoding; none in this build", metavar="NAME")
 
 

@@ -90,13 +90,23 @@ def test_drawn_out_steps_change_no_answer() -> None:
 
 
 def test_failed_cells_stay_with_their_reason_and_are_not_tried_again_in_the_same_run() -> None:
-    swept = {"input_len": (32, 1_000_000), "constraint": ("none", "json")}
+    swept = {"input_len": (32, 1_000_000), "speculation": ("none", "draft")}
     results = results_of(Sweep(swept, {"output_len": 4, "num_prompts": 2}))
     make(results, Effort(2, None)).run()
     assert [r.status for r in results] == ["ok", "failed", "failed", "failed"]
-    assert results[1].failure == "constraint json: this build has none"
+    assert results[1].failure == "speculation draft: this build has none"
     assert "1,000,000 + 4 tokens do not fit into the context of 4,096" in str(results[2].failure)
     assert results[1].as_json()["reason"] == results[1].failure
+
+
+@pytest.mark.parametrize("name", ["json_object", "json_schema", "regex"])
+def test_constrained_cells_have_exact_lengths(name: str) -> None:
+    results = results_of(Sweep({"constraint": ("none", name)}, SMALL))
+    make(results, Effort(1, None)).run()
+    assert [r.status for r in results] == ["ok", "ok"], results[1].failure
+    free, bound = (r.repetitions[0] for r in results)
+    assert free["lengths"] == bound["lengths"]
+    assert free["correctness"]["output_hash"] != bound["correctness"]["output_hash"]
 
 
 def test_a_pool_too_small_fails_the_cell_not_the_sweep() -> None:
