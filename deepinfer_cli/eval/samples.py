@@ -46,9 +46,15 @@ def new_sample(question: Question, result: Mapping[str, Any], task: Task) -> Sam
     return rescored(sample, task)
 
 
+_TRUNCATED = "constraint_truncated"
+
+
 def rescored(sample: Mapping[str, Any], task: Task) -> Sample:
     """`sample` with its verdict decided anew from what it holds; no model is needed."""
-    if sample.get("error") is not None or sample.get("output") is None:
+    error = sample.get("error")
+    if isinstance(error, dict) and error.get("code") == _TRUNCATED and sample.get("output") is not None:
+        error = None  # the text is there, and short of a whole answer as any other that was cut
+    if error is not None or sample.get("output") is None:
         message = (sample.get("error") or {}).get("message", "no output")
         scored = Scored("error", note=str(message))
     else:

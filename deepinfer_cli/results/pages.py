@@ -57,9 +57,21 @@ Exactly one of `prompt`, `prompt_token_ids` and `messages`.
 | `chat_template_kwargs` | object | Further names for the template. |
 
 With `--prompt-field NAME` that column is the prompt (a string, or a list of messages); with `--template FILE`
-a Jinja template over the row's columns makes it. Constraints (`response_format`, `constraint`,
-`structured_outputs`, `so_args`, `guided_*`) are not enforced by this build: a row that asks for one is an
-error row, never run without it.
+a Jinja template over the row's columns makes it.
+
+### What the text must fit
+
+At most one of these; null is as if absent, and `response_format: {"type": "text"}` takes the run's constraint away. What is enforced
+stands in [constraints](constraints.md).
+
+| Key | Takes |
+| --- | --- |
+| `constraint` | object with one of `json_schema`, `regex`, `choice` (list of strings), `grammar` (and `grammar_syntax`: auto, gbnf, w3c, iso, lark), `json_object` (true) |
+| `response_format` | OpenAI's: `{"type": "json_schema", "json_schema": {"schema": ...}}`, `{"type": "json_object"}` |
+| `structured_outputs` | object with one of `json`, `regex`, `choice`, `grammar`, `json_object` |
+| `so_args` | object with one of `json_schema`, `regex`, `ebnf` |
+
+The `guided_*` keys of other tools are error rows that name their spelling here.
 
 ### Sampling
 

@@ -17,7 +17,7 @@ from tests.support.runs import CASES, Finished, deepinfer, parse_rows, run_fake
 
 # Cases whose feature has not landed yet. A name leaves this list together with the change that lands it;
 # test_every_case_is_covered keeps it honest.
-EXCEPTED = {"17": "constraints", "18": "constraints"}
+EXCEPTED: dict[str, str] = {}
 # Cases with a test of their own elsewhere, and where.
 ELSEWHERE = {
     "24": "test_case_24_... below",
@@ -74,6 +74,14 @@ TABLE = [
     ),
     Case("15_stop_strings.jsonl", (OK, OK, BAD, BAD, BAD, OK, OK), 3, lines=(3, 4, 5)),
     Case("16_n_and_seed.jsonl", (OK, OK, OK, BAD, OK, BAD), 3, lines=(4, 6)),
+    Case("17_schema_truncated.jsonl", ("constraint_truncated",) * 2, 3, lines=(1, 2)),
+    Case(
+        "18_schema_invalid.jsonl",
+        ("bad_schema", "bad_schema", OK, "unsupported_schema", BAD, BAD, OK),
+        3,
+        lines=(1, 2, 4, 5, 6),
+        no_model=True,
+    ),
     Case("19_openai_envelope.jsonl", (OK, BAD, BAD, BAD, OK, OK), 3, lines=(2, 3, 4)),
     Case(
         "20_unknown_fields.jsonl",
@@ -112,7 +120,8 @@ def check_rows(case: Case, rows: list[dict[str, Any]]) -> None:
     assert tuple(row["error"]["line"] for row in failed) == case.lines
     for row in rows:
         assert isinstance(row["outputs"], list)
-        assert (row["status"] == "ok") == bool(row["outputs"])
+        keeps_texts = verdict(row) in ("ok", "constraint_truncated")
+        assert keeps_texts == bool(row["outputs"])
         assert set(row.get("error", {})) in (set(), {"code", "message", "field", "line", "retryable"})
 
 
@@ -418,11 +427,28 @@ def test_case_26_empty_file_is_said() -> None:
     assert "no rows" in done.stderr
 
 
-def test_case_18_constraints_are_enforced_or_refused() -> None:
-    rows = {row["id"]: row for row in run_fake(CASES / "18_schema_invalid.jsonl").rows}
-    assert verdict(rows["x2"]) == "bad_schema"
-    assert {verdict(rows[name]) for name in ("x5", "x6")} == {"bad_param"}
+def test_case_17_what_was_cut_stays_as_it_is() -> None:
+    j1, j2 = run_fake(CASES / "17_schema_truncated.jsonl").rows
+    for row, num_tokens in ((j1, 5), (j2, 200)):
+        (output,) = row["outputs"]
+        assert row["usage"]["completion_tokens"] == num_tokens
+        assert output["finish_reason"] == "length" and "parsed" not in output
+        with pytest.raises(json.JSONDecodeError):
+            json.loads(output["text"])
+        assert f"{num_tokens} tokens" in row["error"]["message"]
+    assert j2["outputs"][0]["text"].startswith(j1["outputs"][0]["text"])
+
+
+def test_case_18_is_enforced_or_refused_by_name() -> None:
+    rows = by_id(run_fake(CASES / "18_schema_invalid.jsonl"))
+    assert "objekt" in rows["x1"]["error"]["message"]
+    assert rows["x1"]["error"]["field"] == rows["x4"]["error"]["field"] == "constraint.json_schema"
+    assert "/uniqueItems" in rows["x4"]["error"]["message"]
+    value = rows["x3"]["outputs"][0]["parsed"]
+    assert value == json.loads(rows["x3"]["outputs"][0]["text"])
+    assert value.isalpha() and value.isupper() and len(value) <= 3
     assert rows["x7"]["outputs"][0]["text"] in ("yes", "no")
+    assert "parsed" not in rows["x7"]["outputs"][0]
 
 
 def test_the_cases_are_what_they_say() -> None:

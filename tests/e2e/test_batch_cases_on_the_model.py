@@ -42,6 +42,15 @@ def test_case_15_the_stop_string_is_cut_exactly(tmp_path: Path) -> None:
     assert (cut["finish_reason"], cut["stop_reason"]) == ("stop", "beta gam")
 
 
+def test_case_17_a_whole_document_has_its_value() -> None:
+    j1, j2 = run_small("--chat", CASES / "17_schema_truncated.jsonl").rows
+    assert j1["error"]["code"] == "constraint_truncated"
+    (output,) = j2["outputs"]
+    assert output["parsed"] == json.loads(output["text"])
+    assert set(output["parsed"]) == {"title", "pages", "authors"} and output["parsed"]["authors"]
+    assert output["text"] == output["text"].strip()
+
+
 def test_raw_prompts_get_one_hint_and_chat_none() -> None:
     raw = run_small(CASES / "02_bom.jsonl")
     assert raw.stderr.count("raw text") == 1

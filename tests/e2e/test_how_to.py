@@ -36,6 +36,14 @@ def test_stopping_and_limiting(tmp_path: Path) -> None:
     assert len(parse_rows((tmp_path / "answers.jsonl").read_bytes())) == 3
 
 
+def test_making_every_text_fit(tmp_path: Path) -> None:
+    assert run_page("constrain.md", tmp_path) == 3
+    rows = parse_rows((tmp_path / "books.out.jsonl").read_bytes())
+    for row in rows:
+        assert set(row["outputs"][0]["parsed"]) == {"title", "pages"}
+    assert [row["id"] for row in rows] == ["sea", "sky"]
+
+
 def test_running_ones_own_data(tmp_path: Path) -> None:
     rows = [
         {"question": f"Why is the sky {color}?", "topic": "light"}

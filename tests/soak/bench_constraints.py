@@ -43,7 +43,6 @@ from deepinfer_cli.stats.paired import median_ratio, quantile
 from tests.soak import structured_cases
 
 NUM_ROWS = 64  # all in flight at once
-TOKENS = 256  # of a row, nearly
 _SHAPE = {"num_layers": 30, "hidden": 576, "ffn": 1536, "num_heads": 9, "num_kv_heads": 3}  # SmolLM2-135M's
 _DEEPSEEK_IDS = 129_280
 
@@ -194,12 +193,12 @@ class Rig:
         return int(self.engine.stats().get("num_forced_tokens", 0))
 
 
-def fitted_items(rig: Rig, schemas: Schemas, start: int) -> int:
-    """Items of which a text has about TOKENS tokens."""
+def fitted_items(rig: Rig, schemas: Schemas, start: int, num_tokens: int) -> int:
+    """Items of which a text has about that many tokens."""
     rows = [Row(rig.prompt(i), rig.compile(schemas(i, start)), 1800, False) for i in range(8)]
     _, samples = rig.run(rows)
     mean = statistics.fmean(len(sample.tokens) for sample in samples)
-    return max(1, round(start * TOKENS / mean))
+    return max(1, round(start * num_tokens / mean))
 
 
 def pairs(rig: Rig, schemas: Schemas, num_items: int, *, alike: bool, num_pairs: int) -> dict[str, Any]:
@@ -244,8 +243,8 @@ def mask_seconds(rig: Rig, compiled: Sequence[Compiled], samples: Sequence[Any])
 # ---- parts -------------------------------------------------------------------------------------------------
 
 
-def ratio_part(rig: Rig, num_pairs: int) -> dict[str, Any]:
-    num_items = fitted_items(rig, array_schema, 40)
+def ratio_part(rig: Rig, num_pairs: int, num_tokens: int) -> dict[str, Any]:
+    num_items = fitted_items(rig, array_schema, 16, num_tokens)
     found: dict[str, Any] = {"items": num_items}
     for name, alike in (("each another schema", False), ("all the same", True)):
         found[name] = pairs(rig, array_schema, num_items, alike=alike, num_pairs=num_pairs)
@@ -253,8 +252,8 @@ def ratio_part(rig: Rig, num_pairs: int) -> dict[str, Any]:
     return found
 
 
-def keys_part(rig: Rig, num_pairs: int) -> dict[str, Any]:
-    num_items = fitted_items(rig, keys_schema, 12)
+def keys_part(rig: Rig, num_pairs: int, num_tokens: int) -> dict[str, Any]:
+    num_items = fitted_items(rig, keys_schema, 6, num_tokens)
     found = pairs(rig, keys_schema, num_items, alike=False, num_pairs=num_pairs)
     _say("fixed keys", found)
     return found
@@ -367,9 +366,11 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("--part", action="append", choices=("ratio", "keys", "compile", "masks"))
     parser.add_argument("--pairs", type=int, default=8)
+    parser.add_argument("--tokens", type=int, default=256, help="of each row, nearly")
     parser.add_argument(
         "--generated", type=Path, help="folder of the generated model; made when it is not there"
     )
+    parser.add_argument("--only", choices=("small", "generated"), help="one of the models")
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
     about, before = machine(), CpuClock.read()
@@ -377,16 +378,21 @@ def main() -> None:
     results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         big = arguments.generated or Path(folder) / "generated"
-        if not (big / "config.json").exists():
+        if arguments.only != "small" and not (big / "config.json").exists():
             generated_model(big)
-        for name, path in (("SmolLM2", arguments.model), ("generated, 129,280 ids", big)):
+        for kind, name, path in (
+            ("small", "SmolLM2", arguments.model),
+            ("generated", "generated, 129,280 ids", big),
+        ):
+            if arguments.only not in (None, kind):
+                continue
             print(f"== {name}", flush=True)
             rig = Rig(path)
             found: dict[str, Any] = {}
             if "ratio" in wanted:
-                found["arrays"] = ratio_part(rig, arguments.pairs)
+                found["arrays"] = ratio_part(rig, arguments.pairs, arguments.tokens)
             if "keys" in wanted:
-                found["fixed_keys"] = keys_part(rig, arguments.pairs)
+                found["fixed_keys"] = keys_part(rig, arguments.pairs, arguments.tokens)
             if "compile" in wanted:
                 found["compile"] = compile_part(rig)
             if "masks" in wanted:

@@ -52,10 +52,10 @@ def _document(text: str) -> tuple[str, int] | None:
 
 @lru_cache(maxsize=64)
 def _validator(schema_text: str) -> Any:
-    from jsonschema.validators import validator_for
+    from deepinfer_cli.constraints.load_jsonschema import load
 
     schema = json.loads(schema_text)
-    kind = validator_for(schema)
+    kind = load().validators.validator_for(schema)
     kind.check_schema(schema)
     return kind(schema)
 

@@ -9,10 +9,14 @@ from typing import Any
 
 import pytest
 
+from deepinfer_cli.constraints.types import CheckSpec
+from deepinfer_cli.constraints.validate import Verdict
 from deepinfer_cli.requests.types import ERROR_CODES, RowError, RowIdentity
 from deepinfer_cli.results.assemble import NativeRows
 from deepinfer_cli.results.json_text import json_float32, json_string
+from deepinfer_cli.results.judged import Judged, judge, row_error, row_warnings
 from deepinfer_cli.results.openai_rows import OpenAIRows
+from deepinfer_cli.results.records import parse_record
 from deepinfer_cli.results.types import OpenRow, RowStyle
 from tests.support.runs import parse_rows
 
@@ -35,6 +39,7 @@ class FakeSample:
     stop_string: str = ""
     stop_token: int = -1
     logprobs: list[Score] = field(default_factory=list)
+    constraint_state: str = "none"
 
 
 @dataclass(frozen=True)
@@ -215,3 +220,87 @@ def test_float32_round_trip(value: float) -> None:
     (single,) = struct.unpack("<f", struct.pack("<f", value))
     text = json_float32(single)
     assert struct.pack("<f", json.loads(text)) == struct.pack("<f", single)
+
+
+# ---- under a constraint ------------------------------------------------------------------------------------
+
+BOUND = replace(ROW, check=CheckSpec("json_object", ""))
+CUT = FakeSample(text='{"a', finish_reason="length", tokens=[1, 2])
+STOPPED = replace(CUT, finish_reason="stop")
+WHOLE = FakeSample(text='{"a": 1}')
+
+
+@pytest.mark.parametrize(
+    ("sample", "verdict", "code", "words"),
+    [
+        (WHOLE, Verdict("valid", parsed='{"a":1}'), None, ""),
+        (WHOLE, Verdict("timeout"), None, ""),
+        (WHOLE, Verdict("invalid", "no"), "engine_error", "defect of deepinfer: no"),
+        (WHOLE, Verdict("unchecked", "no process"), "engine_error", "could not be checked: no process"),
+        (CUT, None, "constraint_truncated", "at 2 tokens"),
+        (replace(CUT, finish_reason="context"), None, "constraint_truncated", "context was full"),
+        (replace(CUT, constraint_state="not_started"), None, "constraint_not_applied", "becoming active"),
+        (replace(WHOLE, constraint_state="not_started"), None, "constraint_not_applied", "becoming active"),
+        (
+            replace(CUT, finish_reason="stop", stop_string="b"),
+            Verdict("invalid", "x"),
+            "constraint_truncated",
+            "stop string",
+        ),
+        (
+            replace(CUT, finish_reason="stop", stop_token=7),
+            Verdict("invalid", "x"),
+            "constraint_truncated",
+            "stop token 7",
+        ),
+        (replace(CUT, finish_reason="stop", stop_token=2), Verdict("invalid", "x"), "engine_error", "defect"),
+        (replace(CUT, finish_reason="aborted"), None, None, ""),
+    ],
+)
+def test_verdicts(sample: FakeSample, verdict: Verdict | None, code: str | None, words: str) -> None:
+    judged = judge(replace(BOUND, stop_token_ids=frozenset({7})), sample, verdict)
+    assert (judged.error.code if judged.error else None) == code
+    assert code is None or words in judged.error.message  # type: ignore[union-attr]
+    assert (judged.parsed is not None) == (verdict is not None and verdict.parsed is not None)
+
+
+def test_what_was_not_enforced_is_never_a_defect() -> None:
+    row = replace(BOUND, not_enforced=("/a/uniqueItems",))
+    judged = judge(row, WHOLE, Verdict("invalid", "no"))
+    assert judged.error is not None and judged.error.code == "constraint_violated"
+    assert row_warnings(row, [judged, Judged(is_unchecked=True)]) == (
+        "schema_not_enforced",
+        "validation_timeout",
+    )
+
+
+@pytest.mark.parametrize("shape", [NativeRows, OpenAIRows])
+def test_rows_with_texts_that_do_not_fit(shape: Any) -> None:
+    row = replace(BOUND, not_enforced=("/a/uniqueItems",), is_chat=True)
+    finished = FakeFinished([WHOLE, CUT])
+    judged = [Judged(parsed='{"a":1}'), judge(row, CUT, None)]
+    error = row_error(judged)
+    assert error is not None and error.message.startswith("output 2 of 2: ")
+    (bad,) = parse_rows(shape(STYLE, TOKENS).failed_texts(row, finished, judged, error).encode())
+    (good,) = parse_rows(shape(STYLE, TOKENS).ok(row, FakeFinished([WHOLE]), judged[:1]).encode())
+    if shape is NativeRows:
+        assert (bad["status"], bad["error"]["code"]) == ("error", "constraint_truncated")
+        assert [o["text"] for o in bad["outputs"]] == [WHOLE.text, CUT.text]
+        assert (
+            bad["outputs"][0]["parsed"] == {"a": 1} and bad["outputs"][1]["error"] == "constraint_truncated"
+        )
+        assert bad["not_enforced"] == good["not_enforced"] == ["/a/uniqueItems"]
+        assert bad["usage"]["completion_tokens"] == 4
+        assert good["outputs"][0]["parsed"] == {"a": 1}
+    else:
+        body = bad["response"]["body"]
+        assert (bad["response"]["status_code"], "choices" in body) == (422, False)
+        assert [o["text"] for o in body["deepinfer"]["outputs"]] == [WHOLE.text, CUT.text]
+        assert body["deepinfer"]["not_enforced"] == ["/a/uniqueItems"]
+        assert good["response"]["body"]["choices"][0]["message"]["parsed"] == {"a": 1}
+
+
+def test_a_value_is_deeper_than_what_comes_in_may_be() -> None:
+    deep = "[" * 5000 + "]" * 5000
+    line = NativeRows(STYLE, TOKENS).ok(BOUND, FakeFinished(), [Judged(parsed=deep)])
+    assert parse_record(line.rstrip().encode()).index == 4

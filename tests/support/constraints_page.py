@@ -1,0 +1,186 @@
+# ruff: noqa: E501 - a row of a Markdown table is one line
+"""docs/reference/constraints.md: what is enforced, refused and left to the check, found by trying.
+
+    python -m tests.support.constraints_page docs/reference/constraints.md
+
+Every line is the answer of this build to the constraint that stands in it. test_constraints_page.py fails
+when the page says something else.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from deepinfer_cli.constraints.backend import ConstraintBackend
+from deepinfer_cli.constraints.cache import Compiled, ConstraintCompiler, Result
+from deepinfer_cli.constraints.types import ConstraintOptions, ConstraintSpec
+from deepinfer_cli.models.fake import load_fake
+
+_CASES = Path(__file__).resolve().parents[1] / "cases" / "structured"
+_STRING = {"type": "string"}
+# What people write, keyword by keyword.
+SCHEMAS: tuple[tuple[str, Any], ...] = (
+    ("type", {"type": "string"}),
+    ("type (several)", {"type": ["integer", "null"]}),
+    ("enum", {"enum": ["a", 1, None]}),
+    ("const", {"const": {"kind": "v1"}}),
+    ("boolean schema", True),
+    ("properties, required", {"type": "object", "properties": {"a": _STRING}, "required": ["a"]}),
+    ("additionalProperties: false", {"type": "object", "properties": {"a": _STRING}, "additionalProperties": False}),
+    ("additionalProperties (schema)", {"type": "object", "additionalProperties": {"type": "integer"}}),
+    ("required (not declared)", {"type": "object", "required": ["a"]}),
+    ("patternProperties", {"type": "object", "patternProperties": {"^x-": _STRING}}),
+    ("patternProperties (overlapping)", {"type": "object", "patternProperties": {"a": _STRING, "b": {"type": "integer"}}}),
+    ("minProperties, maxProperties", {"type": "object", "minProperties": 1, "maxProperties": 3}),
+    ("maxProperties with optional keys", {"type": "object", "properties": {"a": _STRING, "b": _STRING}, "maxProperties": 1}),
+    ("propertyNames", {"type": "object", "propertyNames": {"pattern": "^[a-z]+$"}}),
+    ("dependentRequired", {"type": "object", "dependentRequired": {"a": ["b"]}}),
+    ("dependentSchemas", {"type": "object", "dependentSchemas": {"a": {"required": ["b"]}}}),
+    ("dependencies (draft 7)", {"$schema": "http://json-schema.org/draft-07/schema#", "dependencies": {"a": ["b"]}}),
+    ("items", {"type": "array", "items": {"type": "integer"}}),
+    ("prefixItems", {"type": "array", "prefixItems": [_STRING, {"type": "integer"}], "items": False}),
+    ("items (draft 7 list)", {"$schema": "http://json-schema.org/draft-07/schema#", "type": "array", "items": [_STRING], "additionalItems": False}),
+    ("minItems, maxItems", {"type": "array", "items": {}, "minItems": 1, "maxItems": 3}),
+    ("uniqueItems", {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}),
+    ("contains", {"type": "array", "contains": {"const": 1}}),
+    ("minContains, maxContains", {"type": "array", "contains": {"const": 1}, "minContains": 2, "maxContains": 3}),
+    ("unevaluatedItems", {"type": "array", "unevaluatedItems": False}),
+    ("unevaluatedProperties", {"type": "object", "unevaluatedProperties": False}),
+    ("minimum, maximum", {"type": "integer", "minimum": 0, "maximum": 10}),
+    ("exclusiveMinimum, exclusiveMaximum", {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}),
+    ("bounds beyond 64 bits", {"type": "integer", "minimum": 0, "maximum": 10**30}),
+    ("multipleOf (whole)", {"type": "integer", "multipleOf": 5}),
+    ("multipleOf (fraction)", {"type": "number", "multipleOf": 0.25}),
+    ("minLength, maxLength", {"type": "string", "minLength": 1, "maxLength": 8}),
+    ("pattern", {"type": "string", "pattern": "^[A-Z]{3}$"}),
+    ("pattern (not anchored)", {"type": "string", "pattern": "[0-9]"}),
+    ("pattern with maxLength", {"type": "string", "pattern": "^[A-Z]+$", "maxLength": 3}),
+    ("pattern with look-around", {"type": "string", "pattern": "^(?!x)[a-z]+$"}),
+    *((f"format: {name}", {"type": "string", "format": name}) for name in (
+        "date-time", "date", "time", "duration", "email", "idn-email", "hostname", "idn-hostname", "ipv4", "ipv6", "uuid", "uri",
+        "uri-reference", "iri", "uri-template", "json-pointer", "relative-json-pointer", "regex", "no-such-format")),
+    ("allOf", {"allOf": [{"type": "integer"}, {"minimum": 3}]}),
+    ("anyOf", {"anyOf": [{"type": "integer"}, {"type": "string"}]}),
+    ("oneOf (disjoint)", {"oneOf": [{"type": "integer"}, {"type": "string"}]}),
+    ("oneOf (overlapping)", {"oneOf": [{"type": "integer", "multipleOf": 3}, {"type": "integer", "multipleOf": 5}]}),
+    ("not", {"not": {"type": "integer"}}),
+    ("if, then, else", {"if": {"required": ["a"]}, "then": {"required": ["b"]}}),
+    ("$ref, $defs", {"$ref": "#/$defs/a", "$defs": {"a": {"type": "integer"}}}),
+    ("$ref (recursive)", {"type": "object", "properties": {"next": {"$ref": "#"}}}),
+    ("$anchor", {"$ref": "#a", "$defs": {"x": {"$anchor": "a", "type": "integer"}}}),
+    ("$ref (remote)", {"$ref": "https://example.com/schema.json"}),
+    ("$id (nested)", {"$defs": {"x": {"$id": "https://example.com/x", "type": "integer"}}, "$ref": "https://example.com/x"}),
+    ("$dynamicRef", {"$dynamicRef": "#a", "$defs": {"x": {"$dynamicAnchor": "a", "type": "integer"}}}),
+    ("title, description, default, examples", {"type": "integer", "title": "t", "description": "d", "default": 1, "examples": [2]}),
+    ("contentEncoding", {"type": "string", "contentEncoding": "base64"}),
+    ("a slip", {"type": "object", "require": ["a"]}),
+    ("an unknown keyword", {"type": "integer", "x-mine": 1}),
+    ("nothing valid", {"type": "integer", "minimum": 5, "maximum": 1}),
+)  # fmt: skip
+
+_INTRO = """<!-- Generated by `make docs`: the answers of this build. -->
+# Constraints
+
+A row asks for one under `constraint`, or in one of the other spellings that [rows](rows.md) lists; the run asks for all of its rows with
+`--json-schema`, `--regex`, `--choice`, `--grammar`, or `constraint` in its config. What a text then is, and what can become of a
+row, is in [how to make every text fit](../how-to/constrain.md).
+
+*Enforced* means exactly: no text that breaks the keyword can be generated, and none that the engine could reach otherwise is lost but
+where a line says so. *Refused* means before the row runs, by name. *Checked* stands for `--schema-best-effort`: the keyword is left
+out while the text is made, the row lists it under `not_enforced`, and the finished text is validated against the whole schema.
+
+Keys of an object are generated in the order of `properties`, additional ones last. JSON does not mind, but a prompt that shows
+another order works against the mask: show keys in the schema's order.
+
+The draft is that of `$schema`, else 2020-12. White space is bounded (`--json-whitespace compact`: none), special tokens never stand
+inside a text, and doubled keys are never accepted.
+
+## JSON Schema
+
+| Keyword | Example | This build | Best effort |
+| --- | --- | --- | --- |
+"""
+
+_REGEX = """
+## Regular expressions
+
+Python's syntax; the whole text has to match. `.` is any character but a line feed, and `\\d`, `\\w`, `\\s` mean all of Unicode.
+
+| Case | Pattern | This build |
+| --- | --- | --- |
+"""
+
+_GRAMMARS = """
+## Grammars
+
+`grammar_syntax` names the notation, and `auto` finds it out. The start is `root` in GBNF, else the first rule.
+
+| Case | Notation | This build |
+| --- | --- | --- |
+"""
+
+
+def _cases(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (_CASES / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").split())
+
+
+def _code(text: str) -> str:
+    fence = "``" if "`" in text else "`"
+    return f"{fence}{_cell(text)}{fence}"
+
+
+def _said(result: Result) -> str:
+    if isinstance(result, Compiled):
+        return "enforced"
+    where = "" if result.pointer is None else f" at `{result.pointer or '/'}`"
+    return f"refused ({result.code}){where}: {_cell(result.message)}"
+
+
+def _best_effort(result: Result, lenient: Result) -> str:
+    if isinstance(result, Compiled):
+        return ""
+    if isinstance(lenient, Compiled):
+        return f"checked: {', '.join(f'`{_cell(p)}`' for p in lenient.prepared.not_enforced)}"
+    return "refused"
+
+
+def page() -> str:
+    backend = ConstraintBackend(load_fake("fake"))
+    strict = ConstraintCompiler(backend, ConstraintOptions())
+    lenient = ConstraintCompiler(backend, ConstraintOptions(best_effort=True))
+
+    def schemas() -> Iterator[str]:
+        seen = [json.dumps(schema) for _, schema in SCHEMAS]
+        cases = [(c["feature"], c["schema"]) for c in _cases("schema") if json.dumps(c["schema"]) not in seen]
+        for name, schema in (*SCHEMAS, *cases):
+            text = json.dumps(schema, ensure_ascii=False)
+            spec = ConstraintSpec("json_schema", text)
+            result = strict.get(spec)
+            shown = text if len(text) <= 160 else text[:157] + "..."
+            yield f"| {name} | {_code(shown)} | {_said(result)} | {_best_effort(result, lenient.get(spec))} |"
+
+    regex = (
+        f"| {c['feature']} | {_code(c['pattern'])} | {_said(strict.get(ConstraintSpec('regex', c['pattern'])))} |"
+        for c in _cases("regex")
+    )
+    grammars = (
+        f"| {c['id']} | {c['dialect']} | {_said(strict.get(ConstraintSpec('grammar', c['grammar'], c['dialect'])))} |"
+        for c in _cases("ebnf")
+    )
+    return "\n".join(
+        [_INTRO.rstrip("\n"), *schemas(), _REGEX.rstrip("\n"), *regex, _GRAMMARS.rstrip("\n"), *grammars, ""]
+    )
+
+
+if __name__ == "__main__":
+    path = Path(sys.argv[1])
+    path.write_text(page(), encoding="utf-8")
+    print(f"wrote {path}")
