@@ -7,4 +7,5 @@ from tests.support.runs import ROOT
 
 
 def test_the_page_is_up_to_date() -> None:
-    assert (ROOT / "docs" / "reference" / "constraints.md").read_text(encoding="utf-8") == page(), "run `make docs`"
+    path = ROOT / "docs" / "reference" / "constraints.md"
+    assert path.read_text(encoding="utf-8") == page(), "run `make docs`"
