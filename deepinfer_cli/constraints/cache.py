@@ -7,7 +7,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from deepinfer_cli.constraints.front import prepare
+from deepinfer_cli.constraints.front import explained, prepare
 from deepinfer_cli.constraints.types import ConstraintError, ConstraintOptions, ConstraintSpec, Prepared
 
 MAX_KEPT = 512  # constraints
@@ -80,9 +80,12 @@ class ConstraintCompiler:
     def _make(self, spec: ConstraintSpec) -> Result:
         try:
             prepared = prepare(spec, self._options)
-            template = None if self._backend is None else self._backend.compile(prepared.grammar)
         except ConstraintError as error:
             return error
+        try:
+            template = None if self._backend is None else self._backend.compile(prepared.grammar)
+        except ConstraintError as error:
+            return explained(spec, self._options, error)
         return Compiled(prepared, template)
 
     def _find(self, key: bytes) -> Result | None:

@@ -33,3 +33,12 @@ def prepare(spec: ConstraintSpec, options: ConstraintOptions) -> Prepared:
 
         return Prepared(ebnf.translate(spec.source, spec.syntax), check)
     raise ConstraintError("unsupported_schema", f"{spec.kind} is not enforced")
+
+
+def explained(spec: ConstraintSpec, options: ConstraintOptions, error: ConstraintError) -> ConstraintError:
+    """The engine's refusal of what `prepare` has let through, with the place in the schema."""
+    if spec.kind != "json_schema":
+        return error
+    from deepinfer_cli.constraints import json_schema
+
+    return json_schema.refusal(spec.source, options, error)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
-from deepinfer_cli.constraints import formats, schema_logic, schema_numbers, schema_objects
+from deepinfer_cli.constraints import engine_refusals, formats, schema_logic, schema_numbers, schema_objects
 from deepinfer_cli.constraints.finite import check_finite
 from deepinfer_cli.constraints.keywords import Document, is_number, read_document
 from deepinfer_cli.constraints.regex import search_patterns
@@ -27,13 +27,48 @@ _REF_AND_WORDS: Final = frozenset(
 ALL_TYPES: Final = frozenset(("null", "boolean", "number", "integer", "string", "array", "object"))
 # Between two tokens of JSON at most one of these, so that no model goes on with white space for ever.
 _BOUNDED: Final = r"\x20|\x0A(?:\x20{0,40}|\x09{0,10})"
+_MAX_OPENED: Final = 200
+_MAX_DROPPED: Final = 50
 _ESCAPES: Final = 'nrbtf\\"'  # no \u: a key could be spelled so that the engine takes it for another
 
 
 def grammar(source: str, options: ConstraintOptions) -> tuple[str, tuple[str, ...]]:
     """(what the engine compiles, what is not enforced). Raises ConstraintError."""
-    writer = Writer(read_document(read_schema(source)), best_effort=options.best_effort)
-    return writer.grammar(options), tuple(dict.fromkeys(writer.not_enforced))
+    try:
+        document = read_document(read_schema(source))
+        if options.best_effort:
+            return _best_effort(document, options)
+        return Writer(document).grammar(options), ()
+    except RecursionError:
+        raise ConstraintError(
+            "unsupported_schema", "the schema's parts stand in each other too deep"
+        ) from None
+
+
+def refusal(source: str, options: ConstraintOptions, error: ConstraintError) -> ConstraintError:
+    """The engine's refusal of a whole schema, with the place of the part that it is about."""
+    try:
+        document = read_document(read_schema(source))
+        writer = Writer(document)
+        writer.grammar(options)
+        pointer = engine_refusals.place(writer, options)
+    except (ConstraintError, RecursionError):
+        return error
+    return engine_refusals.in_our_words(error, pointer)
+
+
+def _best_effort(document: Document, options: ConstraintOptions) -> tuple[str, tuple[str, ...]]:
+    """What the engine itself refuses is left out too, one keyword after the other."""
+    dropped: list[str] = []
+    while True:
+        writer = Writer(document, best_effort=True, dropped=frozenset(dropped))
+        text = writer.grammar(options)
+        if len(dropped) >= _MAX_DROPPED or engine_refusals.complaint(text) is None:
+            return text, tuple(dict.fromkeys([*writer.not_enforced, *dropped]))
+        pointer = engine_refusals.place(writer, options)
+        if pointer is None or pointer in dropped or not engine_refusals.may_be_dropped(pointer):
+            return text, tuple(dict.fromkeys([*writer.not_enforced, *dropped]))
+        dropped.append(pointer)
 
 
 def types_of(node: Mapping[str, Any]) -> frozenset[str]:
@@ -53,19 +88,26 @@ def type_list(types: frozenset[str]) -> list[str]:
 class Writer:
     """Writes the parts of one document. `schema` gives a part's new form; extra conditions join by allOf."""
 
-    def __init__(self, document: Document, *, best_effort: bool = False) -> None:
+    def __init__(
+        self, document: Document, *, best_effort: bool = False, dropped: frozenset[str] = frozenset()
+    ) -> None:
         self.document = document
         self.best_effort = best_effort
+        self.dropped = dropped  # JSON pointers of keywords that are left out
+        self.visited: dict[str, Any] = {}  # JSON pointer -> schema that was written
         self.not_enforced: list[str] = []
         self._names: dict[int, str] = {}  # id() of a schema that is referred to -> its name in $defs
         self._pending: list[Any] = []
         self._defs: dict[str, Schema] = {}
+        self._open: list[int] = []  # id() of schemas that stand where they were referred to
+        self._num_opened = 0
         self._steps: dict[Decimal, str] = {}  # multipleOf -> where
         self._has_open_names = False  # some object takes keys besides those that it names
         self._needs_escapes: list[str] = []  # constants that cannot be written without \u
 
-    def grammar(self, options: ConstraintOptions) -> str:
-        root = self.schema(self.document.root, "")
+    def grammar(self, options: ConstraintOptions, part: tuple[Any, str] | None = None) -> str:
+        """`part`: a schema and its place, when it is not the whole."""
+        root = self.schema(*(part or (self.document.root, "")))
         while self._pending:
             node = self._pending.pop()
             self._defs[self._names[id(node)]] = self.schema(node, self.document.pointers[id(node)])
@@ -103,6 +145,9 @@ class Writer:
     def schema(self, node: Any, pointer: str) -> Schema:
         if isinstance(node, bool):
             return node
+        self.visited[pointer] = node
+        if self.dropped:
+            node = {key: value for key, value in node.items() if f"{pointer}/{key}" not in self.dropped}
         if self.document.draft == 7 and "$ref" in node:  # draft 7 ignores what stands beside it
             return self.reference(node, "$ref", pointer)
         out: dict[str, Any] = {}
@@ -347,8 +392,18 @@ class Writer:
         written = []
         for i, part in enumerate(parts):
             node, where = self.resolved(part, f"{pointer}/{i}")
+            if node is part or not self._may_open(node):
+                written.append(self.schema(part, f"{pointer}/{i}"))
+                continue
+            self._open.append(id(node))
             written.append(self.schema(node, where))
+            self._open.pop()
         return {"oneOf": written}
+
+    def _may_open(self, node: Any) -> bool:
+        """May a schema that is referred to be written where the reference stands?"""
+        self._num_opened += 1
+        return id(node) not in self._open and self._num_opened <= _MAX_OPENED
 
     def _if(self, node: Mapping[str, Any], extra: list[Schema], pointer: str) -> None:
         opposite = schema_logic.negated(self, node["if"], f"{pointer}/if")

@@ -35,7 +35,7 @@ _BOTH: Final = {
     "allOf": "schemas", "anyOf": "schemas", "oneOf": "schemas", "dependencies": "dependencies",
     "$id": "string", "writeOnly": "boolean",
 }  # fmt: skip
-_2020: Final = {
+DRAFT_2020: Final = {
     **_BOTH,
     "$anchor": "anchor", "$dynamicRef": "string", "$dynamicAnchor": "anchor", "$vocabulary": "any",
     "$defs": "schema_map", "deprecated": "boolean", "prefixItems": "schemas", "items": "schema",
@@ -43,7 +43,7 @@ _2020: Final = {
     "dependentRequired": "string_map", "maxContains": "count", "minContains": "count",
     "contentSchema": "schema", "$recursiveRef": "string", "$recursiveAnchor": "any",
 }  # fmt: skip
-_DRAFT_7: Final = {**_BOTH, "items": "items", "additionalItems": "schema"}
+DRAFT_7: Final = {**_BOTH, "items": "items", "additionalItems": "schema", "writeOnly": "any"}
 
 _ANNOTATIONS: Final = frozenset(
     ("$schema", "$comment", "title", "description", "default", "examples", "readOnly", "writeOnly",
@@ -77,8 +77,7 @@ class Document:
 
     def target(self, node: Mapping[str, Any], reference: str, pointer: str) -> Any:
         """The schema that `$ref` in `node` means. Raises ConstraintError."""
-        whole = urljoin(self.bases[id(node)], reference)
-        base, fragment = urldefrag(whole)
+        base, fragment = _joined(self.bases[id(node)], reference, pointer)
         if base not in self.resources:
             message = f"a $ref to another document ({in_short(reference)}) is not followed"
             raise ConstraintError("unsupported_schema", message, pointer)
@@ -93,6 +92,15 @@ class Document:
                 "unsupported_schema", f"{in_short(reference)} is no place of a schema", pointer
             )
         return found
+
+
+def _joined(base: str, reference: str, pointer: str) -> tuple[str, str]:
+    """(absolute address, what stands behind the #)."""
+    try:
+        whole, fragment = urldefrag(urljoin(base, reference))
+        return whole, fragment
+    except ValueError as error:
+        raise ConstraintError("bad_schema", f"not an address: {error}", pointer) from None
 
 
 def _at(value: Any, pointer: str) -> Any:
@@ -112,7 +120,7 @@ def _at(value: Any, pointer: str) -> Any:
 def read_document(root: Any) -> Document:
     """Checks every keyword of every schema in it, as the meta-schemas do. Raises ConstraintError."""
     document = Document(root, _draft(root))
-    kinds = _2020 if document.draft == 2020 else _DRAFT_7
+    kinds = DRAFT_2020 if document.draft == 2020 else DRAFT_7
     document.resources[""] = root
     stack: list[tuple[Any, str, str]] = [(root, "", "")]
     while stack:
@@ -149,7 +157,7 @@ def _register(document: Document, node: dict[str, Any], pointer: str, base: str)
     """Remembers the schema under every name it has; its base URI."""
     name = node.get("$id")
     if isinstance(name, str) and (document.draft == 2020 or "$ref" not in node):
-        whole, fragment = urldefrag(urljoin(base, name))
+        whole, fragment = _joined(base, name, pointer + "/$id")
         if name.startswith("#") and document.draft == 7:
             document.anchors[base, fragment] = node
         else:
@@ -170,7 +178,7 @@ def _check_unknown(key: str, value: Any, draft: int, pointer: str) -> None:
         if value is not False:
             raise ConstraintError("bad_schema", 'nullable is no keyword; write type: [..., "null"]', pointer)
         return
-    if draft == 7 and key in _2020 and key not in _ANNOTATIONS:
+    if draft == 7 and key in DRAFT_2020 and key not in _ANNOTATIONS:
         raise ConstraintError("bad_schema", f"{key} is no keyword of draft 7, which $schema names", pointer)
     if key == "additionalItems":
         raise ConstraintError(
@@ -183,7 +191,9 @@ def _check_unknown(key: str, value: Any, draft: int, pointer: str) -> None:
 
 @cache
 def _by_squeezed() -> dict[str, str]:
-    names = [name for name in {**_2020, **_DRAFT_7} if name not in _ANNOTATIONS and "ecursive" not in name]
+    names = [
+        name for name in {**DRAFT_2020, **DRAFT_7} if name not in _ANNOTATIONS and "ecursive" not in name
+    ]
     return {name.lower(): name for name in names}
 
 

@@ -132,7 +132,7 @@ def _dependents(
         for name, part in group.items():
             where = f"{pointer}/{key}{pointer_step(name)}"
             if isinstance(part, list):
-                found.append((name, {"required": [*part, name]}, where))
+                found += [(name, {"required": [*part, name]}, where)] if part else []
                 continue
             wanted = writer.schema(part, where)
             if wanted is not True and wanted != {}:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from deepinfer_cli.constraints.backend import ConstraintBackend
-from deepinfer_cli.constraints.front import prepare
-from deepinfer_cli.constraints.types import ConstraintOptions, ConstraintSpec
+from deepinfer_cli.constraints.cache import ConstraintCompiler
+from deepinfer_cli.constraints.types import ConstraintError, ConstraintOptions, ConstraintSpec
 from deepinfer_cli.models.fake import FakeModel
 
 CASES = Path(__file__).parent.parent / "cases" / "structured"
@@ -34,8 +34,11 @@ def cases(name: str) -> list[dict[str, Any]]:
 
 def compiled(kind: str, source: str, *, options: ConstraintOptions | None = None, **spec: Any) -> Any:
     """The engine's template; ConstraintError when it is refused."""
-    prepared = prepare(ConstraintSpec(kind, source, **spec), options or ConstraintOptions())
-    return byte_backend().compile(prepared.grammar)
+    compiler = ConstraintCompiler(byte_backend(), options or ConstraintOptions())
+    found = compiler.get(ConstraintSpec(kind, source, **spec))
+    if isinstance(found, ConstraintError):
+        raise found
+    return found.template
 
 
 def walk(template: Any, text: str) -> Verdict:

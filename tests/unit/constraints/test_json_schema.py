@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import jsonschema
 import pytest
 
 from deepinfer_cli.constraints.front import prepare
+from deepinfer_cli.constraints.keywords import DRAFT_7, DRAFT_2020, read_document
 from deepinfer_cli.constraints.types import CheckSpec, ConstraintError, ConstraintOptions, ConstraintSpec
 from deepinfer_cli.constraints.validate import check_text
 from tests.support.constraint_walk import cases, compiled, walk
@@ -139,6 +141,14 @@ ENFORCED: list[tuple[Any, list[str], list[str]]] = [
         ['{"t":"cat"}', '{"t":"dog","n":1}'],
         ['{"t":"cow"}', '{"t":"dog","n":"x"}'],
     ),
+    (
+        {
+            "oneOf": [{"$ref": "#/$defs/t"}, {"type": "null"}],
+            "$defs": {"t": {"type": "array", "items": {"$ref": "#"}}},
+        },
+        ["null", "[null,[[]]]"],
+        ["1", "[1]"],
+    ),
     # References.
     ({"$id": "https://e.org/a", "$defs": {"x": {"$id": "b", "type": "null"}}, "$ref": "b"}, ["null"], ["1"]),
     (
@@ -245,6 +255,14 @@ REFUSED: list[tuple[Any, str, str | None, str]] = [
     ({"patternProperties": {"^(?!x)": {}}}, "unsupported_schema", "/patternProperties/^(?!x)", "look-ahead"),
     ({"$ref": "https://example.org/schema"}, "unsupported_schema", "/$ref", "another document"),
     ({"$ref": "file:///etc/passwd"}, "unsupported_schema", "/$ref", "another document"),
+    ({"oneOf": [{"$ref": "#"}, {"type": "null"}]}, "unsupported_schema", "/oneOf", "oneOf"),
+    (
+        {"properties": {"x": {"items": {"oneOf": [{"minimum": 1, "type": "integer"}, {"type": "number"}]}}}},
+        "unsupported_schema",
+        "/properties/x/items/oneOf",
+        "told apart",
+    ),
+    ({"patternProperties": {"a": {}, "b": {}}}, "unsupported_schema", "/patternProperties", "overlap"),
     ({"$ref": "#/$defs/nope"}, "bad_schema", "/$ref", "leads nowhere"),
     ({"minimum": 1e300}, "unsupported_schema", "/minimum", "2^53"),
     ({"const": 9007199254740993}, "unsupported_schema", "/const", "digits"),
@@ -259,7 +277,7 @@ REFUSED: list[tuple[Any, str, str | None, str]] = [
     ({"const": "\x01", "properties": {"a": {}}}, "unsupported_schema", "/const", "control character"),
     (False, "bad_schema", "", "no value fits"),
     ({"enum": []}, "bad_schema", "", "no value fits"),
-    ({"type": "integer", "minimum": 5, "maximum": 4}, "bad_schema", None, "nsatisfiable"),
+    ({"type": "integer", "minimum": 5, "maximum": 4}, "bad_schema", "", "no value fits"),
     (
         {"type": "object", "required": ["a"], "properties": {"a": {"$ref": "#"}}},
         "bad_schema",
@@ -350,6 +368,21 @@ def test_best_effort_lists_what_it_leaves_out() -> None:
     assert walk(made, '{"a":["x"]}') == "refused"
 
 
+def test_best_effort_with_what_the_engine_refuses() -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "a": {"oneOf": [{"type": "integer"}, {"type": "number", "minimum": 3}]},
+            "b": {"patternProperties": {"x": {"type": "null"}, "y": {}}},
+        },
+        "required": ["a"],
+    }
+    spec = ConstraintSpec("json_schema", json.dumps(schema))
+    prepared = prepare(spec, ConstraintOptions(best_effort=True))
+    assert set(prepared.not_enforced) == {"/properties/a/oneOf", "/properties/b/patternProperties"}
+    assert walk(template(schema, best_effort=True), '{"a":3}') == "accepted"
+
+
 def test_a_json_object() -> None:
     made = compiled("json_object", "")
     assert walk(made, '{"a": [1, {"b": null}]}') == "accepted"
@@ -360,3 +393,41 @@ def test_keys_come_in_the_schema_s_order() -> None:
     made = template('{"type":"object","properties":{"z":{},"a":{}},"required":["a","z"]}')
     assert walk(made, '{"z":1,"a":2}') == "accepted"
     assert walk(made, '{"a":2,"z":1}') == "refused"
+
+
+VALUES = [
+    None, True, 0, -1, 1.0, 1.5, "a", "", "string", "[a-", [], ["a"], ["a", "a"], [1], ["string"], [{}], [3],
+    ["string", "string"], {}, {"a": 1}, {"a": []}, {"a": ["b"]}, {"a": ["b", "b"]}, {"a": {}}, {"a": True},
+    {"[a-": {}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("draft", [2020, 7])
+def test_keywords_are_checked_as_the_meta_schemas_do(draft: int) -> None:
+    validator = jsonschema.Draft202012Validator if draft == 2020 else jsonschema.Draft7Validator
+    dialect = {} if draft == 2020 else {"$schema": "http://json-schema.org/draft-07/schema#"}
+    kinds = DRAFT_2020 if draft == 2020 else DRAFT_7
+    judged_elsewhere = {
+        "$schema",
+        "$ref",
+        "$dynamicRef",
+        "$vocabulary",
+        "$recursiveRef",
+        "$recursiveAnchor",
+        "$id",
+    }
+    for key in kinds.keys() - judged_elsewhere:
+        for value in VALUES:
+            schema = {**dialect, key: value}
+            try:
+                validator.check_schema(schema)
+                is_valid = True
+            except jsonschema.SchemaError:
+                is_valid = False
+            try:
+                read_document(schema)
+                is_taken = True
+            except ConstraintError as refused:
+                assert refused.code == "bad_schema"
+                is_taken = False
+            assert is_taken == is_valid, (key, value)
