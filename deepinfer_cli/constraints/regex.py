@@ -17,6 +17,7 @@ from typing import Any, Final, NoReturn
 from deepinfer_cli.constraints import charset
 from deepinfer_cli.constraints.pattern_scan import Scanned, scan
 from deepinfer_cli.constraints.types import ConstraintError
+from deepinfer_cli.errors import in_short
 
 MAX_BYTES: Final = 64 << 10
 MAX_COUNT: Final = 10_000  # product of the counts of repeats that stand in each other
@@ -69,8 +70,8 @@ def search_patterns(pattern: str) -> list[str]:
 
 
 def _one_line(text: str) -> str:
-    """What `re` says may quote the pattern as it is."""
-    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
+    """What `re` says may quote the pattern as it is, and in its whole length."""
+    return in_short("".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text))
 
 
 def _open(pattern: str, *, ecma: bool) -> tuple[_Writer, list[Item], int]:
