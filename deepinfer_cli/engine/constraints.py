@@ -12,15 +12,17 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deepinfer_cli.constraints.cache import ConstraintCompiler, Result
-from deepinfer_cli.constraints.pool import CheckPool
 from deepinfer_cli.constraints.types import CheckSpec, ConstraintError, ConstraintSpec
-from deepinfer_cli.constraints.validate import Verdict
 from deepinfer_cli.requests.types import RowError
 from deepinfer_cli.results.judged import Judged
 from deepinfer_cli.results.types import Sample
+
+if TYPE_CHECKING:
+    from deepinfer_cli.constraints.pool import CheckPool
+    from deepinfer_cli.constraints.validate import Verdict
 
 MAX_COMPILING = 256  # rows that wait for their constraint
 _MOST_THREADS = 4
@@ -160,6 +162,8 @@ class ConstraintStage:
     def check(self, ordinal: int, spec: CheckSpec, texts: Sequence[str]) -> None:
         """All texts of a row; an event brings the verdicts."""
         if self._checks is None:
+            from deepinfer_cli.constraints.pool import CheckPool
+
             self._checks = CheckPool(deliver=lambda n, v: self._events.put(CheckedEvent(n, v)))
         self.num_checking += 1
         self._checks.submit(ordinal, spec, texts)

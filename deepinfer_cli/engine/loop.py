@@ -9,12 +9,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from deepinfer_cli.config.spec import FailureLimit
 from deepinfer_cli.constraints.cache import Result
 from deepinfer_cli.constraints.types import ConstraintError
-from deepinfer_cli.constraints.validate import Verdict
 from deepinfer_cli.engine.constraints import CheckedEvent, CompiledEvent, ConstraintStage, refusal
 from deepinfer_cli.engine.counters import Counters
 from deepinfer_cli.engine.native import NativeEngine, NativeError, is_request_refusal
@@ -38,6 +37,9 @@ from deepinfer_cli.results.judged import Judged, is_checked, judge, row_error, r
 from deepinfer_cli.results.sink import LineOutput
 from deepinfer_cli.results.types import FinishedRequest, OpenRow
 from deepinfer_cli.results.writer import MAX_OPEN_BYTES, RowWriter
+
+if TYPE_CHECKING:
+    from deepinfer_cli.constraints.validate import Verdict
 
 _ADMIT_BURST = 64  # rows taken in before completions are looked at again
 _POLL_BURST = 256

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from deepinfer_cli.constraints.validate import Verdict
 from deepinfer_cli.requests.types import RowError
 from deepinfer_cli.results.types import OpenRow, Sample
+
+if TYPE_CHECKING:
+    from deepinfer_cli.constraints.validate import Verdict
 
 NOT_ENFORCED = "schema_not_enforced"  # warnings
 TIMEOUT = "validation_timeout"

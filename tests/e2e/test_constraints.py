@@ -264,3 +264,28 @@ def test_a_closed_pipe_ends_everything(tmp_path: Path) -> None:
     _, stderr = process.communicate(timeout=120)
     assert (process.returncode, b"Traceback" in stderr) == (141, False)
     assert gone(workers)
+
+
+def test_an_evaluation_counts_what_was_cut_as_truncated(tmp_path: Path) -> None:
+    problems = [
+        {
+            "id": "cut",
+            "prompt": "x",
+            "max_tokens": 4,
+            "constraint": {"json_schema": {"const": "a" * 9}},
+            "answer": 1,
+        },
+        {
+            "id": "whole",
+            "prompt": "x",
+            "constraint": {"json_schema": {"const": 7}},
+            "answer": 7,
+            "scorer": "json",
+        },
+    ]
+    data = write_rows(tmp_path / "problems.jsonl", [{"scorer": "json", **problem} for problem in problems])
+    folder = tmp_path / "evaluation"
+    deepinfer("eval", "custom", "--data", data, "--model", "fake", "-o", folder)
+    samples = {s["problem"]: s for s in map(json.loads, (folder / "samples.jsonl").read_text().splitlines())}
+    assert {name: s["verdict"] for name, s in samples.items()} == {"cut": "truncated", "whole": "correct"}
+    assert samples["cut"]["error"]["code"] == "constraint_truncated" and samples["cut"]["output"]

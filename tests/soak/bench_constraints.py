@@ -2,9 +2,10 @@
 
     python -m tests.soak.bench_constraints MODEL [--part NAME ...] [--pairs N] [--output FILE.json]
 
-Parts: `ratio` (arrays that end by themselves, each row under another schema, then all under one), `keys`
-(objects whose keys are fixed, where most tokens are forced), `compile` (every structured case, the front
-included) and `masks` (beside xgrammar on the same walks, where it is installed).
+Parts: `ratio` (arrays, each row under another schema, then all under one; arrays of strings of bounded
+length; objects whose keys are fixed, where most tokens are forced), `compile` (every structured case, the
+front included) and `masks` (beside xgrammar on the same walks, where it is installed). All texts end by
+themselves, so that they can be validated.
 
 A ratio is the process CPU seconds of 64 constrained rows in flight at one thread, the processes that validate
 them included, over those of the same rows unconstrained with as many tokens each. Compiling is left out and
@@ -42,6 +43,7 @@ from deepinfer_cli.requests.types import SamplingValues
 from deepinfer_cli.stats.paired import median_ratio, quantile
 from tests.soak import structured_cases
 
+PARTS = ("ratio", "compile", "masks")
 NUM_ROWS = 64  # all in flight at once
 _SHAPE = {"num_layers": 30, "hidden": 576, "ffn": 1536, "num_heads": 9, "num_kv_heads": 3}  # SmolLM2-135M's
 _DEEPSEEK_IDS = 129_280
@@ -68,15 +70,20 @@ def generated_model(folder: Path) -> Path:
 
 
 def array_schema(number: int, num_items: int) -> dict[str, Any]:
-    """Arrays of mixed values; every number gives other bounds. Hardly a token of them is forced."""
+    """Arrays of bounded numbers, words and switches, each number another; hardly a token is forced."""
     item = {
         "anyOf": [
-            {"type": "string", "minLength": 1, "maxLength": 12 + number % 17},
             {"type": "integer", "minimum": -number, "maximum": 1000 + 7 * number},
-            {"enum": ["north", "south", f"sector {number}"]},
-            {"type": "boolean"},
+            {"enum": ["north", "south", "south by east", f"sector {number}"]},
+            {"type": ["boolean", "null"]},
         ]
     }
+    return {"type": "array", "items": item, "minItems": num_items, "maxItems": num_items}
+
+
+def strings_schema(number: int, num_items: int) -> dict[str, Any]:
+    """Arrays of strings of bounded length: the masks that cost most, since every token's length counts."""
+    item = {"type": "string", "minLength": 1, "maxLength": 12 + number % 17}
     return {"type": "array", "items": item, "minItems": num_items, "maxItems": num_items}
 
 
@@ -243,19 +250,20 @@ def mask_seconds(rig: Rig, compiled: Sequence[Compiled], samples: Sequence[Any])
 # ---- parts -------------------------------------------------------------------------------------------------
 
 
+WORKLOADS: dict[str, tuple[Schemas, bool]] = {
+    "arrays, each another schema": (array_schema, False),
+    "arrays, all the same": (array_schema, True),
+    "bounded strings": (strings_schema, False),
+    "fixed keys": (keys_schema, False),
+}
+
+
 def ratio_part(rig: Rig, num_pairs: int, num_tokens: int) -> dict[str, Any]:
-    num_items = fitted_items(rig, array_schema, 16, num_tokens)
-    found: dict[str, Any] = {"items": num_items}
-    for name, alike in (("each another schema", False), ("all the same", True)):
-        found[name] = pairs(rig, array_schema, num_items, alike=alike, num_pairs=num_pairs)
-        _say(f"arrays, {name}", found[name])
-    return found
-
-
-def keys_part(rig: Rig, num_pairs: int, num_tokens: int) -> dict[str, Any]:
-    num_items = fitted_items(rig, keys_schema, 6, num_tokens)
-    found = pairs(rig, keys_schema, num_items, alike=False, num_pairs=num_pairs)
-    _say("fixed keys", found)
+    found = {}
+    for name, (schemas, alike) in WORKLOADS.items():
+        num_items = fitted_items(rig, schemas, 8, num_tokens)
+        found[name] = {"items": num_items, **pairs(rig, schemas, num_items, alike=alike, num_pairs=num_pairs)}
+        _say(name, found[name])
     return found
 
 
@@ -364,7 +372,7 @@ def _xgrammar_masks(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("model", type=Path)
-    parser.add_argument("--part", action="append", choices=("ratio", "keys", "compile", "masks"))
+    parser.add_argument("--part", action="append", choices=PARTS)
     parser.add_argument("--pairs", type=int, default=8)
     parser.add_argument("--tokens", type=int, default=256, help="of each row, nearly")
     parser.add_argument(
@@ -374,7 +382,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
     about, before = machine(), CpuClock.read()
-    wanted = arguments.part or ["ratio", "keys", "compile", "masks"]
+    wanted = arguments.part or PARTS
     results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         big = arguments.generated or Path(folder) / "generated"
@@ -390,9 +398,7 @@ def main() -> None:
             rig = Rig(path)
             found: dict[str, Any] = {}
             if "ratio" in wanted:
-                found["arrays"] = ratio_part(rig, arguments.pairs, arguments.tokens)
-            if "keys" in wanted:
-                found["fixed_keys"] = keys_part(rig, arguments.pairs, arguments.tokens)
+                found["ratio"] = ratio_part(rig, arguments.pairs, arguments.tokens)
             if "compile" in wanted:
                 found["compile"] = compile_part(rig)
             if "masks" in wanted:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.support.cli import clean_environ
+from tests.support.runs import write_rows
 
 PROBE = """
 import sys
@@ -42,3 +44,21 @@ def test_nothing_heavy_is_imported(args: list[str], also: tuple[str, ...]) -> No
 
 def test_help_of_run_needs_no_torch_and_no_numpy() -> None:
     assert not imported_by("run", "--help") & {"torch", "numpy", "transformers", "tokenizers", "rich"}
+
+
+MODULES = """
+import sys
+from deepinfer_cli.__main__ import main
+main(["run", "--model", "fake", "--max-tokens", "3", sys.argv[1]])
+print(*[m for m in sys.modules if "constraint" in m or m in ("jsonschema", "llguidance")], file=sys.stderr)
+"""
+
+
+def test_rows_without_a_constraint_start_no_part_of_it(tmp_path: Path) -> None:
+    for constraint, wanted in ((None, False), ({"choice": ["a"]}, True)):
+        path = write_rows(tmp_path / "rows.jsonl", [{"prompt": "x", "constraint": constraint}])
+        command = [sys.executable, "-c", MODULES, str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=clean_environ())
+        found = done.stderr.splitlines()[-1].split()
+        assert ("deepinfer_cli.constraints.pool" in found) is wanted
+        assert not {"jsonschema", "llguidance"} & set(found)
