@@ -40,6 +40,8 @@ def check_text(check: CheckSpec, text: str) -> Verdict:
     """Never raises; takes as long as it takes."""
     try:
         return _compiled(check)(text)
+    except TimeoutError as error:  # a grammar's check counts its steps, too
+        return Verdict("timeout", f"the check took {error}")
     except Exception as error:
         return Verdict("unchecked", in_short(f"{type(error).__name__}: {error}"))
 

@@ -11,7 +11,9 @@ import pytest
 from deepinfer_cli.constraints import ebnf
 from deepinfer_cli.constraints.ebnf.emit import emit
 from deepinfer_cli.constraints.ebnf.exact import char_exact
-from deepinfer_cli.constraints.types import ConstraintError
+from deepinfer_cli.constraints.ebnf.recogniser import Recogniser
+from deepinfer_cli.constraints.types import CheckSpec, ConstraintError
+from deepinfer_cli.constraints.validate import check_text
 from tests.support.byte_engine import ByteEngine
 
 CASES = Path(__file__).parents[2] / "cases" / "structured" / "ebnf.jsonl"
@@ -95,3 +97,12 @@ def test_what_is_wrong_is_said_with_its_place(syntax: str, grammar: str, code: s
     assert words in caught.value.message
     assert caught.value.code == code
     assert "\n" not in caught.value.message
+
+
+def test_a_check_without_end_is_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the row keeps its text with a warning, and nothing is claimed about it."""
+    monkeypatch.setattr(ebnf, "_recogniser", lambda text, syntax: Recogniser(ebnf.read(text, syntax), 30_000))
+    check = CheckSpec("grammar", 'root ::= root root | "a" | "aa" | ""', "gbnf")
+    assert check_text(check, "a" * 10).outcome == "valid"
+    verdict = check_text(check, "a" * 200)
+    assert verdict.outcome == "timeout" and "steps" in verdict.message
