@@ -7,7 +7,7 @@ gets right; what it lacks is expressed by those where that is exact, and refused
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
@@ -266,16 +266,16 @@ class Writer:
         if "pattern" in node:
             self._add_patterns(self.patterns(node["pattern"], f"{pointer}/pattern"), out, extra)
 
-    def patterns(self, pattern: str, pointer: str) -> list[str]:
+    def patterns(self, pattern: str, pointer: str) -> tuple[str, ...]:
         try:
             return search_patterns(pattern)
         except ConstraintError as error:
             if error.code == "bad_schema":
                 raise ConstraintError(error.code, error.message, pointer) from None
             self.lacks(pointer, error.message)
-            return []
+            return ()
 
-    def _add_patterns(self, patterns: list[str], out: dict[str, Any], extra: list[Schema]) -> None:
+    def _add_patterns(self, patterns: Iterable[str], out: dict[str, Any], extra: list[Schema]) -> None:
         for pattern in patterns:
             if "pattern" in out:
                 extra.append({"pattern": pattern})

@@ -73,6 +73,7 @@ class Document:
     bases: dict[int, str] = field(default_factory=dict)  # id() of a schema -> its base URI
     pointers: dict[int, str] = field(default_factory=dict)  # id() of a schema -> where it stands
     resources: dict[str, Any] = field(default_factory=dict)  # base URI -> schema
+    nodes: list[dict[str, Any]] = field(default_factory=list)
     anchors: dict[tuple[str, str], Any] = field(default_factory=dict)  # (base URI, name) -> schema
 
     def target(self, node: Mapping[str, Any], reference: str, pointer: str) -> Any:
@@ -139,7 +140,50 @@ def read_document(root: Any) -> Document:
                 inner = _check_value(key, kind, value, where)
                 if document.draft == 2020 or "$ref" not in node or key in ("definitions",):
                     stack += [(part, place, base) for part, place in inner]
+    _check_cycles(document)
     return document
+
+
+def _same_value(document: Document, node: dict[str, Any]) -> list[Any]:
+    """Schemas that judge the very value that `node` judges."""
+    found: list[Any] = []
+    if document.draft == 2020 or "$ref" not in node:
+        for key in ("allOf", "anyOf", "oneOf"):
+            found += node.get(key, ())
+        found += [node[key] for key in ("not", "if", "then", "else") if key in node]
+        for key in ("dependentSchemas", "dependencies"):
+            found += node.get(key, {}).values()
+    for key in ("$ref", "$dynamicRef"):
+        if key in node:
+            try:
+                found.append(document.target(node, node[key], ""))
+            except ConstraintError:
+                continue  # told where the reference is in use
+    return [part for part in found if isinstance(part, dict)]
+
+
+def _check_cycles(document: Document) -> None:
+    """A schema that asks itself about the same value has no answer."""
+    done: set[int] = set()
+    for start in document.nodes:
+        path: list[tuple[int, list[Any]]] = []
+        on_path: set[int] = set()
+        enter: Any = start
+        while enter is not None or path:
+            if enter is not None and id(enter) not in done:
+                if id(enter) in on_path:
+                    message = "the schema refers back to itself for the same value, without end"
+                    raise ConstraintError("bad_schema", message, document.pointers[id(enter)])
+                on_path.add(id(enter))
+                path.append((id(enter), _same_value(document, enter)))
+            if path and path[-1][1]:
+                enter = path[-1][1].pop()
+                continue
+            enter = None
+            if path:
+                left, _ = path.pop()
+                on_path.discard(left)
+                done.add(left)
 
 
 def _draft(root: Any) -> int:
@@ -167,6 +211,7 @@ def _register(document: Document, node: dict[str, Any], pointer: str, base: str)
         if document.draft == 2020 and isinstance(node.get(key), str):
             document.anchors[base, node[key]] = node
     document.bases[id(node)] = base
+    document.nodes.append(node)
     document.pointers[id(node)] = pointer
     return base
 

@@ -10,6 +10,7 @@ import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from re import _constants as op  # type: ignore[attr-defined]
 from re import _parser  # type: ignore[attr-defined]
 from typing import Any, Final, NoReturn
@@ -21,6 +22,7 @@ from deepinfer_cli.errors import in_short
 
 MAX_BYTES: Final = 64 << 10
 MAX_COUNT: Final = 10_000  # product of the counts of repeats that stand in each other
+_REMEMBERED_CHARS: Final = 200  # schemas have the same short patterns again and again
 _ANYTHING: Final = "(?s:.*)"
 
 warnings.filterwarnings("ignore", message="Possible (nested set|set )", category=FutureWarning)
@@ -49,12 +51,16 @@ def lark(pattern: str) -> str:
     return "start: TEXT\nTEXT: " + " & ".join(parts)
 
 
-def search_patterns(pattern: str) -> list[str]:
+def search_patterns(pattern: str) -> tuple[str, ...]:
     """Of a schema's `pattern`: patterns anchored at both ends that a text must fit all.
 
     JSON Schema means ECMA-262, the check of finished texts is Python's `re`; where the two differ (`\\d`,
     `\\w`, `\\s`, `.` and `$`), only what both take is let through.
     """
+    return _remembered(pattern) if len(pattern) <= _REMEMBERED_CHARS else _search_patterns(pattern)
+
+
+def _search_patterns(pattern: str) -> tuple[str, ...]:
     writer, items, flags = _open(pattern, ecma=True)
     ahead, rest = _look_aheads(items)
     if ahead and (not items or items[0] not in [(op.AT, code) for code in _STARTS]):
@@ -66,7 +72,10 @@ def search_patterns(pattern: str) -> list[str]:
         found.append(writer.sequence(argument[1], flags, "", _ANYTHING))
     left = "" if ahead else _ANYTHING
     found.append(writer.sequence(rest, flags, left, _ANYTHING))
-    return [f"^(?:{text})$" for text in found]
+    return tuple(f"^(?:{text})$" for text in found)
+
+
+_remembered = lru_cache(512)(_search_patterns)
 
 
 def _one_line(text: str) -> str:

@@ -35,6 +35,7 @@ from deepinfer_cli.results.manifest import (
     SCHEMA_VERSION,
     RunFile,
     close_killed,
+    constraint_digest,
     earlier_attempts,
     earlier_run,
     file_digest,
@@ -374,6 +375,7 @@ class _Run:
             "tokenizer": self.model.tokenizer.fingerprint,
             "template": self.model.renderer.fingerprint,
             "row_template": file_digest(self.config.rows.template),
+            "constraint": constraint_digest(self.config),
         }
 
     def _manifest(self, run_id: str, numerics: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,6 +26,12 @@ def file_digest(path: str | None) -> str | None:
     return None if path is None else "sha256:" + hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
+def constraint_digest(config: RunConfig) -> str | None:
+    """Of what the run asks of its rows, in a file or not."""
+    constraint = run_constraint(config)
+    return None if constraint is None else "blake2b:" + constraint.key.hex()
+
+
 def settings_id(config: RunConfig, fingerprints: Mapping[str, Any]) -> str:
     """16 hex digits over everything besides the row that can change a result row."""
     settings = _answer_settings(config, ("model", "engine", "sampling", "constraints", "rows", "output"))
@@ -37,19 +43,17 @@ def row_settings_digest(config: RunConfig) -> bytes:
     so that --validate knows a row's request hash too."""
     settings = _answer_settings(config, ("sampling", "constraints", "rows"))
     settings["template"] = file_digest(config.rows.template)
+    settings["constraint"] = constraint_digest(config)
     return bytes.fromhex(_digest(settings))
 
 
 def _answer_settings(config: RunConfig, groups: Sequence[str]) -> dict[str, Any]:
     """Resolved settings of `groups` that can change an answer or a row."""
-    settings = {
+    return {
         key: to_json(spec, config.get(key))
         for key, spec in all_settings().items()
         if spec.changes_answers and spec.group in groups and key not in _BY_CONTENT
     }
-    constraint = run_constraint(config)
-    settings["constraint"] = None if constraint is None else constraint.key.hex()
-    return settings
 
 
 def _digest(value: Mapping[str, Any]) -> str:
@@ -126,7 +130,16 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
             found.append(f"{key}: {_short(was.get(key))} -> {_short(value)}")
     for part in ("fingerprints", "numerics"):
         was, new = _dict(before.get(part)), _dict(now.get(part))
-        for key in ("model", "tokenizer", "template", "row_template", "isa", "version", "constraints"):
+        for key in (
+            "model",
+            "tokenizer",
+            "template",
+            "row_template",
+            "constraint",
+            "isa",
+            "version",
+            "constraints",
+        ):
             if was.get(key) != new.get(key):
                 shown = f": {was.get(key)} -> {new.get(key)}" if part == "numerics" else ""
                 found.append(f"the {_NUMERICS.get(key, key)}{shown}")

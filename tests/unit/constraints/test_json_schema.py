@@ -255,7 +255,8 @@ REFUSED: list[tuple[Any, str, str | None, str]] = [
     ({"patternProperties": {"^(?!x)": {}}}, "unsupported_schema", "/patternProperties/^(?!x)", "look-ahead"),
     ({"$ref": "https://example.org/schema"}, "unsupported_schema", "/$ref", "another document"),
     ({"$ref": "file:///etc/passwd"}, "unsupported_schema", "/$ref", "another document"),
-    ({"oneOf": [{"$ref": "#"}, {"type": "null"}]}, "unsupported_schema", "/oneOf", "oneOf"),
+    ({"oneOf": [{"$ref": "#"}, {"type": "null"}]}, "bad_schema", "", "without end"),
+    ({"if": {"not": {"$ref": "#"}}}, "bad_schema", "", "without end"),
     (
         {"properties": {"x": {"items": {"oneOf": [{"minimum": 1, "type": "integer"}, {"type": "number"}]}}}},
         "unsupported_schema",
@@ -293,7 +294,7 @@ REFUSED: list[tuple[Any, str, str | None, str]] = [
         "/$defs/n",
         "never end",
     ),
-    ({"$defs": {"a": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}, "bad_schema", "/$defs/a", "never end"),
+    ({"$defs": {"a": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}, "bad_schema", "/$defs/a", "without end"),
 ]
 
 
