@@ -101,6 +101,9 @@ def _code(message: str) -> ErrorCode:
 def _library() -> Path:
     """The wheel's extension module, without importing it."""
     spec: Any = importlib.util.find_spec("llguidance")
+    if spec is None:
+        message = "llguidance, the package that enforces constraints, is not installed"
+        raise ConstraintError("unsupported_schema", message)
     return Path(spec.submodule_search_locations[0]) / "_lib.abi3.so"
 
 

@@ -91,9 +91,9 @@ int32_t on_mask(const Item& item, bool is_ok, int32_t vocab_size, Time deadline)
 
 }  // namespace
 
-ConstraintWork::Time ConstraintWork::deadline() const {
-  return Clock::now() +
-         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(forcing_seconds_));
+ConstraintWork::Time ConstraintWork::deadline(size_t num_items) const {
+  const double seconds = forcing_seconds_ * static_cast<double>(num_items);
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
 void ConstraintWork::run(int32_t vocab_size) {
@@ -118,7 +118,7 @@ void ConstraintWork::run(int32_t vocab_size) {
 
 void ConstraintWork::run_alone(const Item& item, int32_t vocab_size) const {
   SampleConstraint& c = *item.constraint;
-  const Time until = deadline();
+  const Time until = deadline(1);
   try {
     begin(item, vocab_size);
     bool goes_on = item.token < 0 || on_accepted(item, c.matcher->accept(item.token));
@@ -136,7 +136,7 @@ void ConstraintWork::run_alone(const Item& item, int32_t vocab_size) const {
 
 // The same as run_alone() for each, a round of tokens and a round of masks at a time.
 void ConstraintWork::run_group(MatcherGroup& group, std::span<Item> items, int32_t vocab_size) const {
-  const Time until = deadline();
+  const Time until = deadline(items.size());
   struct Next {
     const Item* item;
     int32_t token;

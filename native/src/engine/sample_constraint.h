@@ -65,7 +65,7 @@ class ConstraintWork {
   using Time = std::chrono::steady_clock::time_point;
   void run_alone(const Item& item, int32_t vocab_size) const;
   void run_group(MatcherGroup& group, std::span<Item> items, int32_t vocab_size) const;
-  Time deadline() const;
+  Time deadline(size_t num_items) const;  // to stop forcing so many of them
 
   ThreadPool& pool_;
   double forcing_seconds_;
