@@ -52,7 +52,8 @@ class OpenAIRows:
             body += f',"prompt_logprobs":[{",".join(scores)}]'
         if row.identity.metadata_json is not None:
             body += f',"metadata":{row.identity.metadata_json}'
-        own = self._own(row.identity, not_enforced=row.not_enforced)
+        is_unchecked = any(j.is_unchecked for j in judged)
+        own = self._own(row.identity, not_enforced=row.not_enforced, is_unchecked=is_unchecked)
         return self._line(row.identity, name, 200, f"{body},{own}}}", "null")
 
     def failed(self, identity: RowIdentity, error: RowError, warnings: Sequence[str] = ()) -> str:
@@ -86,6 +87,7 @@ class OpenAIRows:
         *,
         retryable: bool = False,
         not_enforced: Sequence[str] = (),
+        is_unchecked: bool = False,
         outputs: str = "",
     ) -> str:
         """What --resume needs and OpenAI's lines have no place for."""
@@ -94,6 +96,8 @@ class OpenAIRows:
             more += ',"retryable":true'
         if not_enforced:
             more += f',"not_enforced":{json_value(list(not_enforced))}'
+        if is_unchecked:
+            more += ',"validation_timeout":true'
         if outputs:
             more += f',"outputs":[{outputs}]'
         if len(self._style.file_names) > 1:

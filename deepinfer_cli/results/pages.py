@@ -143,7 +143,7 @@ Each entry of `outputs`:
 (`status_code`, `request_id`, `body`), `error`. Ids are hashes and `created` is 0. Errors have a `status_code`
 of their own and never a completion in `body`. What such lines have no place for, but `--resume` needs, is in
 `body.deepinfer`: `index`, `request_hash`, `settings`, `retryable` when true, `source` with several inputs, and
-of rows with a constraint `not_enforced` and the `outputs` of error rows. `parsed` stands beside the text.
+of rows with a constraint `not_enforced`, `validation_timeout`, and the `outputs` of error rows. `parsed` stands beside the text.
 `--errors FILE` takes error rows out of the output, in either shape.
 
 Warnings:

@@ -300,6 +300,17 @@ def test_rows_with_texts_that_do_not_fit(shape: Any) -> None:
         assert good["response"]["body"]["choices"][0]["message"]["parsed"] == {"a": 1}
 
 
+def test_a_check_that_was_given_up_is_said_in_either_shape() -> None:
+    judged = [Judged(is_unchecked=True)]
+    (row,) = parse_rows(NativeRows(STYLE, TOKENS).ok(BOUND, FakeFinished([WHOLE]), judged).encode())
+    assert [w["code"] for w in row["warnings"]] == ["validation_timeout"] and "parsed" not in row["outputs"][
+        0
+    ]
+    (line,) = parse_rows(OpenAIRows(STYLE, TOKENS).ok(BOUND, FakeFinished([WHOLE]), judged).encode())
+    body = line["response"]["body"]
+    assert body["deepinfer"]["validation_timeout"] is True and "parsed" not in body["choices"][0]
+
+
 def test_a_value_is_deeper_than_what_comes_in_may_be() -> None:
     deep = "[" * 5000 + "]" * 5000
     line = NativeRows(STYLE, TOKENS).ok(BOUND, FakeFinished(), [Judged(parsed=deep)])
