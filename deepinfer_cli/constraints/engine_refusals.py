@@ -19,6 +19,7 @@ _KNOWN: Final = (
     ("min/maxProperties only", ("minProperties", "maxProperties"), "counts of keys are not enforced here"),
     ("circular references", ("$ref", "$dynamicRef"), "a circular $ref with other keywords is not enforced"),
     ("determine if regex", ("pattern", "format"), "the pattern is too large to tell whether any text fits"),
+    ("Current row has", (), "the schema has too many alternatives in one place"),
     ("schema too large", (), "the schema is too large once its parts are combined"),
     ("intersection stack", (), "the schema's parts combine too deep"),
 )

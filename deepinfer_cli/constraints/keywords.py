@@ -11,7 +11,7 @@ from typing import Any, Final
 from urllib.parse import urldefrag, urljoin
 
 from deepinfer_cli.constraints.pattern_scan import for_python
-from deepinfer_cli.constraints.schema_text import pointer_step
+from deepinfer_cli.constraints.schema_text import MAX_KEY_PATTERNS, MAX_KEYS, MAX_KEYS_IN_ALL, pointer_step
 from deepinfer_cli.constraints.types import ConstraintError
 from deepinfer_cli.errors import in_short
 
@@ -124,6 +124,7 @@ def read_document(root: Any) -> Document:
     kinds = DRAFT_2020 if document.draft == 2020 else DRAFT_7
     document.resources[""] = root
     stack: list[tuple[Any, str, str]] = [(root, "", "")]
+    num_keys = 0
     while stack:
         node, pointer, base = stack.pop()
         if isinstance(node, bool):
@@ -131,6 +132,11 @@ def read_document(root: Any) -> Document:
         if not isinstance(node, dict):
             raise ConstraintError("bad_schema", "a schema must be an object, true or false", pointer)
         base = _register(document, node, pointer, base)
+        properties = node.get("properties")
+        num_keys += len(properties) if isinstance(properties, dict) else 0
+        if num_keys > MAX_KEYS_IN_ALL:
+            message = f"the schema declares more than {MAX_KEYS_IN_ALL:,} keys"
+            raise ConstraintError("bad_schema", message, f"{pointer}/properties")
         for key, value in node.items():
             kind = kinds.get(key)
             where = pointer + pointer_step(key)
@@ -291,6 +297,10 @@ def _schemas(key: str, value: Any, pointer: str) -> Iterator[tuple[Any, str]]:
 def _schema_map(key: str, value: Any, pointer: str, *, are_patterns: bool) -> Iterator[tuple[Any, str]]:
     if not isinstance(value, dict):
         raise _wrong(key, "an object of schemas", pointer)
+    most = MAX_KEY_PATTERNS if are_patterns else MAX_KEYS if key == "properties" else MAX_KEYS_IN_ALL
+    if len(value) > most:
+        message = f"{key} has {len(value):,} entries; at most {most:,} are taken"
+        raise ConstraintError("bad_schema", message, pointer)
     if are_patterns:
         for name in value:
             _check_pattern(name, pointer + pointer_step(name))

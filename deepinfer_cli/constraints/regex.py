@@ -22,6 +22,7 @@ from deepinfer_cli.errors import in_short
 
 MAX_BYTES: Final = 64 << 10
 MAX_COUNT: Final = 10_000  # product of the counts of repeats that stand in each other
+MAX_SPREAD: Final = 8
 _REMEMBERED_CHARS: Final = 200  # schemas have the same short patterns again and again
 _ANYTHING: Final = "(?s:.*)"
 
@@ -165,6 +166,9 @@ class _Writer:
 
     def look_ahead(self, item: Item, flags: int) -> str:
         code, (_, inner) = item
+        num_open, num_wide = _spread(inner)
+        if code is op.ASSERT_NOT and num_open and num_wide > MAX_SPREAD:
+            self.refuse(f"a negative look-ahead of more than {MAX_SPREAD} positions behind a star", ("(?!",))
         text = self.sequence(inner, flags, "", _ANYTHING, end_of_line=r"\x{A}?")
         return f"{'~' if code is op.ASSERT_NOT else ''}/{text or '(?:)'}/"
 
@@ -318,6 +322,29 @@ def _ecma_class(kind: str, flags: int, *, narrow: bool) -> str:
     python = charset.ASCII_SPACES if flags & re.ASCII else charset.PYTHON_SPACES
     both = charset.common if narrow else charset.union
     return charset.spelled(both(python, charset.ECMA_SPACES))
+
+
+def _spread(items: Sequence[Item]) -> tuple[int, int]:
+    """(repeats without an end, positions that take more than one character). Both together in a pattern that
+    is to be excluded cost the engine states that double with each position."""
+    num_open = num_wide = 0
+    for code, argument in items:
+        if code in (op.ANY, op.IN, op.NOT_LITERAL):
+            num_wide += 1
+        elif code is op.BRANCH:
+            inner = [_spread(part) for part in argument[1]]
+            num_open += sum(part[0] for part in inner)
+            num_wide += max(part[1] for part in inner)
+        elif code is op.SUBPATTERN:
+            more = _spread(argument[3])
+            num_open, num_wide = num_open + more[0], num_wide + more[1]
+        elif code in (op.MAX_REPEAT, op.MIN_REPEAT):
+            low, high, part = argument
+            more = _spread(part)
+            is_open = high is op.MAXREPEAT
+            num_open += more[0] + is_open
+            num_wide += more[1] * (low if is_open else high)
+    return num_open, num_wide
 
 
 def _has_anchor(items: Sequence[Item]) -> bool:

@@ -12,6 +12,9 @@ from deepinfer_cli.errors import in_short
 MAX_BYTES: Final = 1 << 20
 MAX_LEVELS: Final = 100  # of objects and arrays in each other
 MAX_ENUM_VALUES: Final = 10_000  # in the whole schema
+MAX_KEYS: Final = 2_000  # declared by one object
+MAX_KEYS_IN_ALL: Final = 10_000
+MAX_KEY_PATTERNS: Final = 50  # of one object: each is compared with each
 _TOO_DEEP: Final = f"the schema nests deeper than {MAX_LEVELS} levels"
 
 

@@ -325,6 +325,13 @@ TOO_MUCH: list[tuple[str, str]] = [
     ('{"type":"string","type":"null"}', "twice"),
     ('{"type":', "not JSON"),
     ('{"pattern":"((a{100}){100}){100}"}', "10,000"),
+    (json.dumps({"properties": {f"p{i}": {} for i in range(3000)}}), "at most 2,000"),
+    (json.dumps({"patternProperties": {f"^{i}z": {} for i in range(60)}}), "at most 50"),
+    (
+        json.dumps({"prefixItems": [{"properties": {f"p{i}": {} for i in range(2000)}} for _ in range(6)]}),
+        "more than 10,000 keys",
+    ),
+    (json.dumps({"enum": [{"a": i} for i in range(3000)]}), "too many alternatives"),
     ('{"allOf":[' + ",".join(['{"anyOf":[{"minLength":1},{"maxItems":3}]}'] * 40) + "]}", "too large"),
 ]
 

@@ -59,6 +59,7 @@ REFUSED = [
     ("(?i)\\p{Lu}", "unsupported_schema", "(?i)"),
     ("((a{100}){100}){100}", "unsupported_schema", "10,000"),
     ("(a{1,1000}){1,1000}", "unsupported_schema", "10,000"),
+    ("(?!.*b.{15}).*c", "unsupported_schema", "more than 8 positions behind a star at position 0"),
     ("(" * 200 + "a" + ")" * 200, "bad_schema", "100 levels"),
     ("a" * (1 << 20), "bad_schema", "65,536"),
 ]
