@@ -38,7 +38,17 @@ class Run:
     high: int | None = 1
 
 
-Leaf = Words | Run
+@dataclass(slots=True, frozen=True)
+class Headed:
+    """A character of one set, then some of another: names, numbers."""
+
+    first: Charset
+    chars: Charset
+    low: int  # of the others
+    high: int | None
+
+
+Leaf = Words | Run | Headed
 Part = Leaf | Ref | Seq | Alt | Repeat
 
 
@@ -95,7 +105,7 @@ class _Writer:
 
     def _symbol(self, index: int, part: Part) -> str:
         match part:
-            case Words() | Run():
+            case Words() | Run() | Headed():
                 return self._leaf(part)
             case Ref():
                 return self.names[part.name]
@@ -134,7 +144,8 @@ class _Writer:
 def leaf_pattern(leaf: Leaf) -> str:
     if isinstance(leaf, Words):
         return "/" + "|".join("".join(map(_escaped, word)) for word in leaf.words) + "/"
-    return "/" + _class(leaf.chars) + _suffix(leaf.low, leaf.high) + "/"
+    head = _class(leaf.first) if isinstance(leaf, Headed) else ""
+    return "/" + head + _class(leaf.chars) + _suffix(leaf.low, leaf.high) + "/"
 
 
 def _class(chars: Charset) -> str:

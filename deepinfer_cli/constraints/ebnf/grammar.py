@@ -12,7 +12,7 @@ from deepinfer_cli.constraints.ebnf.charset import Charset
 from deepinfer_cli.constraints.types import ConstraintError, ErrorCode
 
 MAX_TEXT_BYTES: Final = 1 << 20
-MAX_NODES: Final = 65_000
+MAX_NODES: Final = 55_000
 MAX_NESTING: Final = 1_000  # of brackets
 MAX_COUNT: Final = 10_000  # of one repetition
 MAX_COUNTS: Final = 1_000_000_000  # of repetitions in each other, multiplied

@@ -11,7 +11,8 @@ has just ended and is followed by the same byte. What is looked for here are suc
    that it may look for at one time can be the same text, then all that may follow the one beside all that
    may follow the other.
 3. A conflict: two that are looked for at one time, of which one can be complete while the other goes on
-   with a byte that may also follow the first. The one that goes on is split into single characters.
+   with a byte that may also follow the first. The one that goes on is split: words are cut there, runs
+   become single characters.
 
 That is done over again until nothing is in conflict. Then all ways to read a text that are still open have
 their borders at the same offsets: by induction over the borders, since at each the engine looks for leaves
@@ -24,19 +25,30 @@ byte.
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from deepinfer_cli.constraints.ebnf.charset import contains, first_byte, first_bytes, intersection, one
-from deepinfer_cli.constraints.ebnf.emit import MAX_SYMBOLS, Leaf, Part, Parts, Run, Words
+from deepinfer_cli.constraints.ebnf.charset import (
+    Charset,
+    contains,
+    first_byte,
+    first_bytes,
+    intersection,
+    one,
+)
+from deepinfer_cli.constraints.ebnf.emit import MAX_SYMBOLS, Headed, Leaf, Part, Parts, Run, Words
 from deepinfer_cli.constraints.ebnf.grammar import Alt, Grammar, Ref, Repeat, Seq, moved
 from deepinfer_cli.constraints.ebnf.graph import components
 from deepinfer_cli.constraints.ebnf.tidy import tidy
 
 MAX_WORK: Final = 600_000  # about a second; a grammar that needs more stays with single characters
 _MAX_LEAVES: Final = 10_000
+_MAX_CUTTING: Final = 6  # rounds after which words are no longer cut, but spelled
+
+Cuts = dict[str, set[int]]  # of each word: where it is to be cut
 
 
 class OutOfWork(Exception):
@@ -47,12 +59,13 @@ def merged(grammar: Grammar, max_work: int = MAX_WORK) -> Parts:
     """Raises OutOfWork."""
     work = _Work(max_work)
     parts = tidy(grammar)
-    while True:
+    for number in itertools.count():
         work.spend(2 * len(parts.parts))
         conflicts = _Conflicts(parts, work).find()
         if not conflicts:
-            return parts
-        parts = _split(parts, conflicts)
+            break
+        parts = _split(parts, conflicts, whole=number >= _MAX_CUTTING)
+    return parts
 
 
 class _Work:
@@ -95,7 +108,7 @@ class _Group:
 class _Conflicts:
     def __init__(self, parts: Parts, work: _Work) -> None:
         self.work = work
-        self.leaves = [i for i, part in enumerate(parts.parts) if isinstance(part, Words | Run)]
+        self.leaves = [i for i, part in enumerate(parts.parts) if isinstance(part, Words | Run | Headed)]
         if len(self.leaves) > _MAX_LEAVES:
             raise OutOfWork
         self.kinds: list[Leaf] = []
@@ -103,7 +116,7 @@ class _Conflicts:
         self.kind: list[int] = []
         for index in self.leaves:
             leaf = parts.parts[index]
-            assert isinstance(leaf, Words | Run)
+            assert isinstance(leaf, Words | Run | Headed)
             if leaf not in numbers:
                 numbers[leaf] = len(self.kinds)
                 self.kinds.append(leaf)
@@ -118,9 +131,9 @@ class _Conflicts:
         self.relations: dict[tuple[int, int], _Relation] = {}
         self.related_kinds: dict[int, int] = {}
 
-    def find(self) -> dict[int, set[str] | None]:
-        """Parts to split; of Words only those of the set."""
-        found: dict[int, set[str] | None] = {}
+    def find(self) -> dict[int, Cuts | None]:
+        """Parts to split; of words, which of them and where."""
+        found: dict[int, Cuts | None] = {}
         seen = {(0, 0)}
         waiting = [(0, 0)]
         while waiting:
@@ -148,7 +161,7 @@ class _Conflicts:
         ended: tuple[int, list[int]],
         going_on: tuple[int, list[int]],
         group: _Group,
-        found: dict[int, set[str] | None],
+        found: dict[int, Cuts | None],
     ) -> None:
         """Notes the leaves of `group` that go on where `ended` is lost."""
         goes_on = self.relation(ended[0], going_on[0]).second_goes_on
@@ -160,16 +173,17 @@ class _Conflicts:
         if not goes_on & lost:
             return
         kind = self.kinds[going_on[0]]
-        words = _words_that_go_on(self.kinds[ended[0]], kind, lost) if isinstance(kind, Words) else None
+        cuts = _cuts(self.kinds[ended[0]], kind, lost) if isinstance(kind, Words) else None
         for follow in going_on[1]:
             for leaf in group.members[going_on[0], follow]:
                 index = self.leaves[leaf]
-                if words is None:
+                if cuts is None:
                     found[index] = None
-                else:
-                    known = found.setdefault(index, set())
-                    assert known is not None
-                    known.update(words)
+                    continue
+                known = found.setdefault(index, {})
+                assert known is not None
+                for word, places in cuts.items():
+                    known.setdefault(word, set()).update(places)
 
     def group(self, number: int) -> _Group:
         known = self.groups.get(number)
@@ -212,57 +226,82 @@ def _bits(bits: int) -> Iterator[int]:
 
 
 def _first(leaf: Leaf) -> int:
-    if isinstance(leaf, Run):
-        return first_bytes(leaf.chars)
+    if not isinstance(leaf, Words):
+        return first_bytes(_shape(leaf).first)
     bits = 0
     for word in leaf.words:
         bits |= first_byte(word[0])
     return bits
 
 
-def _is_long_enough(run: Run, length: int) -> bool:
-    return run.low <= length and (run.high is None or length <= run.high)
+@dataclass(slots=True, frozen=True)
+class _Shape:
+    """A run: its first character, the others, and how many there are together."""
+
+    first: Charset
+    rest: Charset
+    low: int
+    high: int | None
+
+    def can_have(self, length: int) -> bool:
+        return self.low <= length and (self.high is None or length <= self.high)
+
+    def goes_on_after(self, length: int) -> bool:
+        return self.high is None or length < self.high
+
+    def covered(self, word: str) -> int:
+        """How many characters at the beginning of the word are of its sets."""
+        for number, char in enumerate(word):
+            if not contains(self.rest if number else self.first, char):
+                return number
+        return len(word)
 
 
-def _covered(run: Run, word: str) -> int:
-    """How many characters at the beginning of the word are of the run's set."""
-    for number, char in enumerate(word):
-        if not contains(run.chars, char):
-            return number
-    return len(word)
+def _shape(leaf: Run | Headed) -> _Shape:
+    if isinstance(leaf, Run):
+        return _Shape(leaf.chars, leaf.chars, leaf.low, leaf.high)
+    return _Shape(leaf.first, leaf.chars, 1 + leaf.low, None if leaf.high is None else 1 + leaf.high)
 
 
 def _relation(a: Leaf, b: Leaf) -> _Relation:
-    if isinstance(a, Run) and isinstance(b, Run):
-        if not intersection(a.chars, b.chars):
-            return _UNRELATED
-        same = (a.high is None or b.low <= a.high) and (b.high is None or a.low <= b.high)
-        goes_on = b.high is None or a.low < b.high
-        return _Relation(same, first_bytes(b.chars) if goes_on else 0)
-    if isinstance(a, Words) and isinstance(b, Run):
-        lengths = [len(word) for word in a.words if _covered(b, word) == len(word)]
-        same = any(_is_long_enough(b, length) for length in lengths)
-        goes_on = any(b.high is None or length < b.high for length in lengths)
-        return _Relation(same, first_bytes(b.chars) if goes_on else 0)
-    assert isinstance(b, Words)
+    if not isinstance(b, Words):
+        run = _shape(b)
+        if not isinstance(a, Words):
+            return _relation_of_runs(_shape(a), run)
+        lengths = [len(word) for word in a.words if run.covered(word) == len(word)]
+        same = any(map(run.can_have, lengths))
+        goes_on = any(map(run.goes_on_after, lengths))
+        return _Relation(same, first_bytes(run.rest) if goes_on else 0)
     if isinstance(a, Words):
-        known = frozenset(a.words)
-        same = not known.isdisjoint(b.words)
+        same = not frozenset(a.words).isdisjoint(b.words)
     else:
-        same = any(_is_long_enough(a, len(word)) and _covered(a, word) == len(word) for word in b.words)
+        run = _shape(a)
+        same = any(run.can_have(len(word)) and run.covered(word) == len(word) for word in b.words)
     bits = 0
-    for _, byte in _ends_inside(a, b):
+    for _, _, byte in _ends_inside(a, b):
         bits |= byte
     return _Relation(same, bits)
 
 
-def _ends_inside(a: Leaf, b: Words) -> Iterator[tuple[str, int]]:
-    """Words in which `a` can end before their last character, with the byte that comes then."""
-    if isinstance(a, Run):
+def _relation_of_runs(a: _Shape, b: _Shape) -> _Relation:
+    if not intersection(a.first, b.first):
+        return _UNRELATED
+    # Texts of one character are there, or there are none; of more, if both can go on alike.
+    longest = None if intersection(a.rest, b.rest) else 1
+    fits = (high for high in (a.high, b.high, longest) if high is not None)
+    same = max(a.low, b.low) <= min(fits, default=a.low + b.low)
+    goes_on = b.goes_on_after(a.low) and (longest is None or a.low <= longest)
+    return _Relation(same, first_bytes(b.rest) if goes_on else 0)
+
+
+def _ends_inside(a: Leaf, b: Words) -> Iterator[tuple[str, int, int]]:
+    """Words in which `a` can end before their last character, where, and the byte that comes then."""
+    if not isinstance(a, Words):
+        run = _shape(a)
         for word in b.words:
-            covered = _covered(a, word)
-            for at in range(a.low, min(covered + 1, len(word), len(word) if a.high is None else a.high + 1)):
-                yield word, first_byte(word[at])
+            covered = run.covered(word)
+            for at in range(run.low, min(covered, len(word) - 1, run.high or len(word)) + 1):
+                yield word, at, first_byte(word[at])
         return
     known = frozenset(a.words)
     lengths = sorted({len(word) for word in known})
@@ -271,11 +310,15 @@ def _ends_inside(a: Leaf, b: Words) -> Iterator[tuple[str, int]]:
             if length >= len(word):
                 break
             if word[:length] in known:
-                yield word, first_byte(word[length])
+                yield word, length, first_byte(word[length])
 
 
-def _words_that_go_on(a: Leaf, b: Words, lost: int) -> set[str]:
-    return {word for word, byte in _ends_inside(a, b) if byte & lost}
+def _cuts(a: Leaf, b: Words, lost: int) -> Cuts:
+    cuts: Cuts = {}
+    for word, at, byte in _ends_inside(a, b):
+        if byte & lost:
+            cuts.setdefault(word, set()).add(at)
+    return cuts
 
 
 def _what_follows(parts: Parts, leaves: Sequence[int], work: _Work) -> tuple[int, list[int]]:
@@ -354,7 +397,8 @@ def _can_be_empty(parts: Parts) -> list[bool]:
     return empty
 
 
-def _split(parts: Parts, conflicts: dict[int, set[str] | None]) -> Parts:
+def _split(parts: Parts, conflicts: dict[int, Cuts | None], whole: bool) -> Parts:
+    """Words are cut where another leaf can end, `whole` ones into characters; runs always are."""
     made: list[Part] = []
     new_index: list[int] = []
 
@@ -362,24 +406,30 @@ def _split(parts: Parts, conflicts: dict[int, set[str] | None]) -> Parts:
         made.append(part)
         return len(made) - 1
 
-    def spelled(word: str) -> int:
+    def cut(word: str, places: set[int]) -> int:
         if len(made) > MAX_SYMBOLS:
             raise OutOfWork
-        chars = [add(Run(one(char))) for char in word]
-        return add(Seq(tuple(chars))) if len(chars) > 1 else chars[0]
+        ends = range(1, len(word) + 1) if whole else [*sorted(places), len(word)]
+        pieces = [word[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+        return add(Seq(tuple(add(Run(one(text)) if len(text) == 1 else Words((text,))) for text in pieces)))
 
     for index, part in enumerate(parts.parts):
         match part:
             case Run() if index in conflicts:
                 single = add(Run(part.chars))
                 new_index.append(add(Repeat(single, part.low, part.high)))
+            case Headed() if index in conflicts:
+                head, rest = add(Run(part.first)), add(Run(part.chars, part.low or 1, part.high))
+                if not part.low:
+                    rest = add(Repeat(rest, 0, 1))
+                new_index.append(add(Seq((head, rest))))
             case Words() if index in conflicts:
-                bad = conflicts[index] or set()
+                bad = conflicts[index] or {}
                 kept = tuple(word for word in part.words if word not in bad)
                 choices = [add(Words(kept))] if kept else []
-                choices += [spelled(word) for word in part.words if word in bad]
+                choices += [cut(word, bad[word]) for word in part.words if word in bad]
                 new_index.append(choices[0] if len(choices) == 1 else add(Alt(tuple(choices))))
-            case Run() | Words():
+            case Run() | Headed() | Words():
                 new_index.append(add(part))
             case _:
                 new_index.append(add(moved(part, new_index)))

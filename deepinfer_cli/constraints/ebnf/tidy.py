@@ -1,9 +1,10 @@
 """The same language in fewer and larger parts: the candidates for what the engine reads in one piece.
 
 Neighbouring texts become one, alternatives of single characters one set, alternatives of words one leaf,
-and repeated characters a run. `(A | B)*` with a set A becomes `A* (B A*)*`, so that a run is not followed
-by itself. Small rules are written where they are used, because what may follow them differs from place to
-place; a rule that ends with itself becomes a loop, because the engine pays for each level of it.
+repeated characters a run, to which a character of another set before it belongs. `(A | B)*` with a set A
+becomes `A* (B A*)*`, so that a run is not followed by itself. Small rules are written where they are used,
+because what may follow them differs from place to place; a rule that ends with itself becomes a loop, because
+the engine pays for each level of it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from deepinfer_cli.constraints.ebnf.charset import Charset, one, union
-from deepinfer_cli.constraints.ebnf.emit import Leaf, Part, Parts, Run, Words
+from deepinfer_cli.constraints.ebnf.emit import Headed, Leaf, Part, Parts, Run, Words
 from deepinfer_cli.constraints.ebnf.grammar import Alt, Chars, Grammar, Ref, Repeat, Seq, Text
 from deepinfer_cli.constraints.ebnf.graph import components
 
@@ -57,7 +58,7 @@ def tidy(grammar: Grammar) -> Parts:
 
 
 def _size(expr: _Expr) -> int:
-    return 1 if isinstance(expr, Words | Run | Ref) else expr.size
+    return 1 if isinstance(expr, Words | Run | Headed | Ref) else expr.size
 
 
 def _text(text: str) -> _Expr:
@@ -114,6 +115,11 @@ def _joined(left: _Expr, right: _Expr) -> _Expr | None:
     a, b = _run(left), _run(right)
     if a is not None and b is not None and a[0] == b[0]:
         return _run_of(a[0], a[1] + b[1], None if a[2] is None or b[2] is None else a[2] + b[2])
+    if b is not None and isinstance(left, Headed) and left.chars == b[0]:
+        high = None if left.high is None or b[2] is None else left.high + b[2]
+        return Headed(left.first, left.chars, left.low + b[1], high)
+    if b is not None and first is None and a is not None and a[1:] == (1, 1) and b[1:] != (1, 1):
+        return Headed(a[0], *b)
     return None
 
 

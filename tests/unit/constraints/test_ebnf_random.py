@@ -7,7 +7,7 @@ import random
 from tests.support.random_grammars import random_grammar
 from tests.torture.random_grammars import differences
 
-NUM_GRAMMARS = 150
+NUM_GRAMMARS = 120
 
 
 def test_all_forms_of_random_grammars_take_the_same_texts() -> None:

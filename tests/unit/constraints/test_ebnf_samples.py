@@ -38,6 +38,8 @@ def test_words_and_runs_are_read_in_one_piece_where_that_is_exact() -> None:
     assert r"SELECT\x{20}" in lark and "/[a-z]+/" in lark
     lark = ebnf.translate('root ::= [a-z]+ "ab"', "gbnf")  # the run would swallow what follows
     assert "/[a-z]+/" not in lark
+    lark = ebnf.translate('root ::= ("if" "(" | name "(") ")"\nname ::= [a-z] [a-z0-9]*', "gbnf")
+    assert "/if/" in lark and "/[a-z][0-9a-z]*/" in lark  # `if(` is cut where the name may end
     lark = ebnf.translate('root ::= [à-è]+ "é"', "gbnf")  # not told apart before the second byte
     assert "]+/" not in lark
 
