@@ -12,12 +12,17 @@ _ENDLESS = "values of this schema never end: each needs another one inside"
 
 def check_finite(root: Any, defs: Mapping[str, Any], pointers: Mapping[str, str]) -> None:
     """Raises ConstraintError for the first definition, or the root, of which no value is finite."""
+    users: dict[str, set[str]] = {name: set() for name in defs}
+    for name, schema in defs.items():
+        for used in _references(schema):
+            users[used].add(name)
     finite: set[str] = set()
-    grows = True
-    while grows:
-        new = {name for name in defs if name not in finite and _can_end(defs[name], finite)}
-        finite |= new
-        grows = bool(new)
+    to_try = list(defs)
+    while to_try:
+        name = to_try.pop()
+        if name not in finite and _can_end(defs[name], finite):
+            finite.add(name)
+            to_try += users[name] - finite
     for name in defs:
         if name not in finite and defs[name] is not False:
             raise ConstraintError("bad_schema", _ENDLESS, pointers[name])
@@ -25,6 +30,21 @@ def check_finite(root: Any, defs: Mapping[str, Any], pointers: Mapping[str, str]
         raise ConstraintError(
             "bad_schema", "values of this schema never end: each needs another one inside", ""
         )
+
+
+def _references(schema: Any) -> set[str]:
+    """Names of all definitions in it."""
+    found: set[str] = set()
+    stack = [schema]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, dict):
+            name = part.get("$ref")
+            found |= {name.rpartition("/")[2]} if isinstance(name, str) else set()
+            stack += [value for key, value in part.items() if key not in ("const", "enum")]
+        elif isinstance(part, list):
+            stack += part
+    return found
 
 
 def _can_end(schema: Any, finite: set[str]) -> bool:

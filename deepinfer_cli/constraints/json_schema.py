@@ -117,7 +117,7 @@ class Writer:
             raise ConstraintError("unsupported_schema", message, self._needs_escapes[0])
         if root is False:
             raise ConstraintError("bad_schema", "no value fits the schema", "")
-        check_finite(root, self._defs, {name: self._pointer_of(name) for name in self._defs})
+        check_finite(root, self._defs, {name: self.document.pointers[i] for i, name in self._names.items()})
         written: dict[str, Any] = {} if root is True else dict(root)
         if self._defs:
             written["$defs"] = self._defs
@@ -130,9 +130,6 @@ class Writer:
             guidance["json_allowed_escapes"] = _ESCAPES
         written["x-guidance"] = guidance
         return json.dumps({"grammars": [{"json_schema": written}]}, ensure_ascii=False, separators=(",", ":"))
-
-    def _pointer_of(self, name: str) -> str:
-        return next(self.document.pointers[key] for key, known in self._names.items() if known == name)
 
     def lacks(self, pointer: str, message: str) -> None:
         """Refuses, or under best effort goes on without."""

@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final
 from urllib.parse import urldefrag, urljoin
 
@@ -61,6 +61,7 @@ _OTHER_NAMES: Final = {
     "defs": "$defs",
     "optional": "required",
 }
+_MAX_UNKNOWN: Final = 1_000  # each is compared with all keywords
 _ANCHOR: Final = re.compile(r"[A-Za-z_][-A-Za-z0-9._]*")
 
 
@@ -125,6 +126,7 @@ def read_document(root: Any) -> Document:
     document.resources[""] = root
     stack: list[tuple[Any, str, str]] = [(root, "", "")]
     num_keys = 0
+    unknown: set[str] = set()
     while stack:
         node, pointer, base = stack.pop()
         if isinstance(node, bool):
@@ -141,6 +143,10 @@ def read_document(root: Any) -> Document:
             kind = kinds.get(key)
             where = pointer + pointer_step(key)
             if kind is None:
+                unknown.add(key)
+                if len(unknown) > _MAX_UNKNOWN:
+                    message = f"the schema has more than {_MAX_UNKNOWN:,} words that are no keywords"
+                    raise ConstraintError("bad_schema", message, where)
                 _check_unknown(key, value, document.draft, where)
             else:
                 inner = _check_value(key, kind, value, where)
@@ -248,6 +254,7 @@ def _by_squeezed() -> dict[str, str]:
     return {name.lower(): name for name in names}
 
 
+@lru_cache(4096)
 def _meant(key: str) -> str | None:
     squeezed = key.lower().replace("_", "").replace("-", "")
     if squeezed in _OTHER_NAMES:
