@@ -16,6 +16,7 @@ from re import _parser  # type: ignore[attr-defined]
 from typing import Any, Final, NoReturn
 
 from deepinfer_cli.constraints import charset
+from deepinfer_cli.constraints.pattern_complement import TooLarge, others
 from deepinfer_cli.constraints.pattern_scan import Scanned, scan
 from deepinfer_cli.constraints.types import ConstraintError
 from deepinfer_cli.errors import in_short
@@ -69,7 +70,11 @@ def _search_patterns(pattern: str) -> tuple[str, ...]:
     found = []
     for code, argument in ahead:
         if code is op.ASSERT_NOT:
-            writer.refuse("a negative look-ahead", ("(?!",))
+            try:
+                found.append(others(argument[1], flags))
+            except TooLarge:
+                writer.refuse("a negative look-ahead of this kind", ("(?!",))
+            continue
         found.append(writer.sequence(argument[1], flags, "", _ANYTHING))
     left = "" if ahead else _ANYTHING
     found.append(writer.sequence(rest, flags, left, _ANYTHING))

@@ -176,6 +176,9 @@ SEARCHED = [
     ("^\\s$", [" ", "\u3000"], ["\ufeff", "\x1c"]),
     ("^\\S$", ["x"], ["\ufeff", "\x1c", " "]),
     ("^.$", ["x"], ["\r", "\n", "\u2028"]),
+    ("^(?!\\.)(?!.*\\.\\.)[a.]+@a$", ["a.a@a"], [".a@a", "a..a@a"]),
+    ("^(?!^[-+.]*$)[+-]?\\d*\\.?\\d*$", ["1", "-.5", "+1."], ["", "-", ".", "+."]),
+    ("^(?!admin$|root)\\w+$", ["admins", "roo", "x"], ["admin", "root", "roots"]),
     ("", ["", "x\n"], []),
 ]
 
@@ -190,7 +193,44 @@ def test_patterns_of_schemas_are_searched_for(pattern: str, accept: list[str], r
         assert walk(template, text) != "accepted", text
 
 
-@pytest.mark.parametrize("pattern", ["(?=a)b", "^(?!a)b"])
+@pytest.mark.parametrize("pattern", ["(?=a)b", "(?!a)b", "^(?!\\d)b", "^(?!.*a.{20})b", "^a(?!b)"])
 def test_look_aheads_that_a_schema_cannot_have(pattern: str) -> None:
     with pytest.raises(ConstraintError, match="look-ahead"):
         search_patterns(pattern)
+
+
+def test_drawn_negative_look_aheads_of_schemas() -> None:
+    rng = random.Random(7)
+    atoms = ("a", "b", "ab", ".", "[ab]", "[^a]", "\\.", "\n", "(?i:A)", "1")
+
+    def part(depth: int) -> str:
+        kind = rng.random()
+        if depth == 0 or kind < 0.35:
+            return rng.choice(atoms)
+        if kind < 0.6:
+            return part(depth - 1) + part(depth - 1)
+        if kind < 0.75:
+            return f"(?:{part(depth - 1)}|{part(depth - 1)})"
+        return f"(?:{part(depth - 1)}){rng.choice(('*', '+', '?', '{2}', '{1,2}'))}"
+
+    num_taken = 0
+    for _ in range(120):
+        pattern = (
+            f"^(?!{rng.choice(('', '.*', '^'))}{part(2)}{rng.choice(('', '$'))}){rng.choice(('', '[ab.]*$'))}"
+        )
+        try:
+            whole = [text.removeprefix("^").removesuffix("$") for text in search_patterns(pattern)]
+            template = byte_backend().compile(
+                "start: TEXT\nTEXT: " + " & ".join(f"/{text}/" for text in whole)
+            )
+        except ConstraintError:
+            continue
+        search = re.compile(pattern).search
+        for _ in range(15):
+            text = "".join(rng.choices("aabbA.1\nc", k=rng.randrange(6)))
+            if walk(template, text) == "accepted":
+                assert search(text), (pattern, text)
+                num_taken += 1
+            elif not text.endswith("\n"):  # there `$` means more to Python
+                assert not search(text), (pattern, text)
+    assert num_taken > 200
