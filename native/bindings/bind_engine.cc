@@ -8,6 +8,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <memory>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -303,8 +304,11 @@ void bind_executors(nb::module_& m) {
 class PyEngine {
  public:
   PyEngine(Executor& executor, ThreadPool& pool, std::shared_ptr<TokenTable> tokens, EngineConfig config)
-      : engine_(std::make_unique<Engine>(executor, pool, std::move(tokens), std::move(config))) {}
+      : engine_(std::make_unique<Engine>(executor, pool, std::move(tokens), std::move(config))) {
+    live_.insert(this);
+  }
   ~PyEngine() {
+    live_.erase(this);
     const nb::gil_scoped_release release;
     engine_.reset();
   }
@@ -339,7 +343,15 @@ class PyEngine {
   Engine& operator*() { return *engine_; }
   const Engine& operator*() const { return *engine_; }
 
+  // An engine that still runs when the interpreter ends would call into nothing.
+  static void stop_all() {
+    for (PyEngine* engine : std::set<PyEngine*>(live_)) engine->try_stop(kExitSeconds);
+  }
+
  private:
+  static constexpr double kExitSeconds = 1;  // for the step in progress
+  static inline std::set<PyEngine*> live_;   // guarded by the GIL
+
   std::unique_ptr<Engine> engine_;
 };
 
@@ -387,6 +399,7 @@ void init_engine(PyEngine* self, Executor& executor, ThreadPool& pool, std::shar
 }  // namespace
 
 void bind_engine(nb::module_& m) {
+  nb::module_::import_("atexit").attr("register")(nb::cpp_function(&PyEngine::stop_all));
   bind_executors(m);
   bind_requests(m);
   bind_completions(m);

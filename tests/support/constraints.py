@@ -69,10 +69,13 @@ class ConstrainedEngine:
     def __exit__(self, *exc: object) -> None:
         self._engine.stop()
 
+    def submit(self, request: _native.Request) -> None:
+        assert self._engine.try_submit(request)
+
     def run(self, requests: Sequence[_native.Request]) -> list[Any]:
         """Completions in the order of the requests, whose ids count from 0."""
         for request in requests:
-            assert self._engine.try_submit(request)
+            self.submit(request)
         done: dict[int, Any] = {}
         while len(done) < len(requests):
             done |= {completion.id: completion for completion in self._engine.poll(1000, 5.0)}

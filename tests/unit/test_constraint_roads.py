@@ -5,6 +5,8 @@ from __future__ import annotations
 import codecs
 import json
 import random
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -267,3 +269,21 @@ def test_a_wheel_that_does_not_fit_is_named_and_python_takes_over(monkeypatch: p
     monkeypatch.setattr(backend_module, "_library", lambda: other.with_name("missing.so"))
     with pytest.raises(backend_module.ConstraintError, match="cannot load"):
         ConstraintBackend(VOCABULARY, "native").compile('start: "ab"')
+
+
+def test_an_engine_that_still_runs_does_not_disturb_the_exit() -> None:
+    """Its thread asks Python for masks, and Python is about to go."""
+    script = """
+from deepinfer_cli import _native
+from deepinfer_cli.constraints.backend import ConstraintBackend
+from tests.support.constraints import VOCABULARY, ConstrainedEngine
+template = ConstraintBackend(VOCABULARY, "python").compile("start: /[a-z]+/")
+params = _native.SamplingParams(max_tokens=4000, logit_bias=[(0, -50.0), (2, -50.0)])
+engine = ConstrainedEngine()
+for i in range(100):
+    engine.submit(_native.Request(i, [4], params, constraint=template))
+print("over")
+"""
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "over\n", "")
