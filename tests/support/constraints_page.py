@@ -17,6 +17,7 @@ from typing import Any
 
 from deepinfer_cli.constraints.backend import ConstraintBackend
 from deepinfer_cli.constraints.cache import Compiled, ConstraintCompiler, Result
+from deepinfer_cli.constraints.ebnf.grammar import MAX_COUNT, MAX_NESTING, MAX_NODES
 from deepinfer_cli.constraints.types import ConstraintOptions, ConstraintSpec
 from deepinfer_cli.models.fake import load_fake
 
@@ -124,10 +125,15 @@ Python's syntax; the whole text has to match. `.` is any character but a line fe
 | --- | --- | --- |
 """
 
-_GRAMMARS = """
+_GRAMMARS = f"""
 ## Grammars
 
-`grammar_syntax` names the notation, and `auto` finds it out. The start is `root` in GBNF, else the first rule.
+`grammar_syntax` names the notation, and `auto` finds it out. The start is `root` in GBNF, `start` in Lark, else the first rule.
+
+- GBNF, W3C EBNF and ISO 14977 are translated exactly: the engine takes the texts of the grammar and no others. It reads words and runs of characters in one piece wherever that changes nothing; a grammar that is too large for this to be found out (about a second's work) is read one character at a time, which is slower and just as exact.
+- GBNF: a rule goes on until a line begins with the next name and `::=`; `{{,n}}` and `_` in names are taken, too. W3C: `A - B` only where both are single characters; no escapes. ISO: names of several words; special sequences `? … ?` are refused.
+- Lark passes through to the engine, whose own reading of it is greedy: `/[a-z]+/ "ab"` takes no text. Refused are tokens by name (`<|…|>`), `%json` and other directives but `%ignore` and `%import common.…`, other grammars (`@…`), attributes but `[lazy]`, and `~X` that does not stand behind `&`. Finished texts of it are checked by the engine as well, byte by byte; those of the other notations by a recogniser of our own, and where that takes too many steps the row carries `validation_timeout`.
+- Refused with line and column: rules that are not defined, there twice, or that no text can end. At most 1 MiB, {MAX_NODES:,} symbols, brackets {MAX_NESTING:,} deep, counts of {MAX_COUNT:,}.
 
 | Case | Notation | This build |
 | --- | --- | --- |
