@@ -258,13 +258,15 @@ WORKLOADS: dict[str, tuple[Schemas, bool]] = {
 }
 
 
-def ratio_part(rig: Rig, num_pairs: int, num_tokens: int) -> dict[str, Any]:
-    found = {}
+def ratio_part(
+    rig: Rig, num_pairs: int, num_tokens: int, found: dict[str, Any], save: Callable[[], None]
+) -> None:
+    """Fills `found` workload by workload; what is there is saved, should the rest be stopped."""
     for name, (schemas, alike) in WORKLOADS.items():
         num_items = fitted_items(rig, schemas, 8, num_tokens)
         found[name] = {"items": num_items, **pairs(rig, schemas, num_items, alike=alike, num_pairs=num_pairs)}
         _say(name, found[name])
-    return found
+        save()
 
 
 def _say(name: str, found: dict[str, Any]) -> None:
@@ -384,6 +386,18 @@ def main() -> None:
     about, before = machine(), CpuClock.read()
     wanted = arguments.part or PARTS
     results: dict[str, Any] = {}
+
+    def save() -> None:
+        record = {
+            "what": "process CPU seconds of constrained rows over those of the same rows free; 1 thread",
+            "machine": about,
+            "model": arguments.model.name,
+            "results": results,
+            "load": Load.between(before, CpuClock.read()).as_dict(),
+        }
+        if arguments.output:
+            arguments.output.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
     with tempfile.TemporaryDirectory() as folder:
         big = arguments.generated or Path(folder) / "generated"
         if arguments.only != "small" and not (big / "config.json").exists():
@@ -396,24 +410,15 @@ def main() -> None:
                 continue
             print(f"== {name}", flush=True)
             rig = Rig(path)
-            found: dict[str, Any] = {}
+            found: dict[str, Any] = results.setdefault(name, {})
             if "ratio" in wanted:
-                found["ratio"] = ratio_part(rig, arguments.pairs, arguments.tokens)
+                ratio_part(rig, arguments.pairs, arguments.tokens, found.setdefault("ratio", {}), save)
             if "compile" in wanted:
                 found["compile"] = compile_part(rig)
             if "masks" in wanted:
                 found["masks"] = masks_part(rig)
-            results[name] = found
             rig.close()
-            record = {
-                "what": "process CPU seconds of constrained rows over those of the same rows free; 1 thread",
-                "machine": about,
-                "model": arguments.model.name,
-                "results": results,
-                "load": Load.between(before, CpuClock.read()).as_dict(),
-            }
-            if arguments.output:
-                arguments.output.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+            save()
     print(f"others used {100 * Load.between(before, CpuClock.read()).others_share:.0f} %")
 
 
