@@ -258,11 +258,11 @@ WORKLOADS: dict[str, tuple[Schemas, bool]] = {
 }
 
 
-def ratio_part(
-    rig: Rig, num_pairs: int, num_tokens: int, found: dict[str, Any], save: Callable[[], None]
-) -> None:
+def ratio_part(rig: Rig, asked: argparse.Namespace, found: dict[str, Any], save: Callable[[], None]) -> None:
     """Fills `found` workload by workload; what is there is saved, should the rest be stopped."""
-    for name, (schemas, alike) in WORKLOADS.items():
+    num_pairs, num_tokens = asked.pairs, asked.tokens
+    for name in asked.workload or WORKLOADS:
+        schemas, alike = WORKLOADS[name]
         num_items = fitted_items(rig, schemas, 8, num_tokens)
         found[name] = {"items": num_items, **pairs(rig, schemas, num_items, alike=alike, num_pairs=num_pairs)}
         _say(name, found[name])
@@ -375,6 +375,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("model", type=Path)
     parser.add_argument("--part", action="append", choices=PARTS)
+    parser.add_argument("--workload", action="append", choices=tuple(WORKLOADS), help="of the ratio")
     parser.add_argument("--pairs", type=int, default=8)
     parser.add_argument("--tokens", type=int, default=256, help="of each row, nearly")
     parser.add_argument(
@@ -412,7 +413,7 @@ def main() -> None:
             rig = Rig(path)
             found: dict[str, Any] = results.setdefault(name, {})
             if "ratio" in wanted:
-                ratio_part(rig, arguments.pairs, arguments.tokens, found.setdefault("ratio", {}), save)
+                ratio_part(rig, arguments, found.setdefault("ratio", {}), save)
             if "compile" in wanted:
                 found["compile"] = compile_part(rig)
             if "masks" in wanted:
