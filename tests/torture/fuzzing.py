@@ -19,7 +19,7 @@ from deepinfer_cli.errors import EXIT_REFUSED, InternalError, describe
 SEEDS: Final = Path(__file__).with_name("seeds")
 FOUND: Final = Path("build/torture/found")
 INPUT_CPU_SECONDS: Final = 30
-MEMORY_BYTES: Final = 3 << 30
+MEMORY_BYTES: Final = 3 << 30  # beyond what the fuzzing process itself holds
 MAX_MESSAGE_CHARS: Final = 1000
 _BATCH: Final = 50  # inputs of one child
 
@@ -45,6 +45,12 @@ def verdict(attempt: Attempt, data: bytes) -> str | None:
     return f"took {seconds:.0f} s" if seconds > INPUT_CPU_SECONDS / 2 else None
 
 
+def data_bytes() -> int:
+    """What counts against RLIMIT_DATA in this process."""
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmData:")) * 1024
+
+
 def run_batch(attempt: Attempt, inputs: list[bytes]) -> tuple[int, str] | None:
     """The first bad input's number and what is wrong, from a child with bounded memory and time: a loader
     that dies or hangs must not take the fuzzer along."""
@@ -53,7 +59,8 @@ def run_batch(attempt: Attempt, inputs: list[bytes]) -> tuple[int, str] | None:
     if child == 0:
         os.close(read_end)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
+        limit = data_bytes() + MEMORY_BYTES
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
         for number, data in enumerate(inputs):
             soft = int(time.process_time()) + INPUT_CPU_SECONDS
             resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.RLIM_INFINITY))
