@@ -110,6 +110,9 @@ class ConstraintTemplate:
     # A compiled constraint. Any thread may clone it.
     def clone(self) -> ConstraintMatcher: ...
 
+CONSTRAINT_SLICES: list[str]  # regular expressions: tokens of the vocabulary that are allowed together
+CONSTRAINT_LEXER_STATES: int  # of one matcher, at most
+
 class PythonMatchers:
     # Templates whose matchers are Python objects. A step calls `engine` for all of them, with the GIL taken
     # once: accept(matchers, tokens) -> which were taken; fill_masks(matchers, address, bytes of one mask) ->

@@ -14,6 +14,7 @@ from deepinfer_cli.bench.spec import Cell
 from deepinfer_cli.config.run_config import RunConfig
 from deepinfer_cli.console import Console
 from deepinfer_cli.engine import prepare
+from deepinfer_cli.engine.constraints import row_template
 from deepinfer_cli.errors import InputError
 from deepinfer_cli.models.types import LoadedModel, Tokenizer
 from deepinfer_cli.requests.reader import RowReader
@@ -94,6 +95,7 @@ def read_rows(config: RunConfig, path: str, model: LoadedModel, context: int, co
     rules = prepare.row_rules(config, sources, model)
     parser = prepare.make_parser(config, rules, console.once)
     stage = prepare.PromptStage(model, context=context, policy=config.rows.truncate_prompt, once=console.once)
+    compiler = prepare.make_compiler(config, model)
     reader = RowReader(
         sources, max_row_bytes=config.rows.max_row_bytes, limit=config.rows.limit, on_damage=console.warn
     )
@@ -110,7 +112,9 @@ def read_rows(config: RunConfig, path: str, model: LoadedModel, context: int, co
             if not isinstance(parsed, RequestRow):
                 continue
             try:
-                asks.append(Ask(stage.token_ids(parsed)[0], _one_sample(parsed.params), parsed.seed))
+                params = _one_sample(parsed.params)
+                constraint = row_template(compiler, parsed)
+                asks.append(Ask(stage.token_ids(parsed)[0], params, parsed.seed, constraint))
             except FieldError as error:
                 bad.append(f"line {raw.line}: {error.error.message}")
     finally:

@@ -47,6 +47,7 @@ class Ask:
     token_ids: Sequence[int]
     params: SamplingValues
     seed: int
+    constraint: Any = None  # template of a row that has one
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class Measurement:
     price_per_hour: float | None
     is_stopped: Callable[[], bool]
     expects_lengths: bool = True  # every request shall have exactly its max_tokens
-    constraint: Any = None  # template that all answers are made under
+    constraint: Any = None  # template of answers to requests without one of their own
     limits_of: Callable[[Sequence[str], Any], Limits] = measure_limits
 
     def run(self, asks: Sequence[Ask], warmup: Sequence[Ask]) -> dict[str, Any]:
@@ -124,7 +125,7 @@ class Measurement:
                         ask.params,
                         ask.seed,
                         token_times=True,
-                        constraint=self.constraint,
+                        constraint=ask.constraint or self.constraint,
                     )
                     submitted.setdefault(next_ask, time.monotonic())
                     if not engine.try_submit(request):

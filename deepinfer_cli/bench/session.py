@@ -74,6 +74,7 @@ class Session:
     _engine: NativeEngine | None = None
     _model: LoadedModel | None = None
     _settings: EngineConfig | None = None
+    _templates: dict[str, Any] = field(default_factory=dict)  # of the model, by the cell's constraint
 
     def run(self) -> None:
         """Until every cell has its repetitions, time is up, or somebody wants to stop."""
@@ -164,8 +165,6 @@ class Session:
     def _measure(self, cell: Cell, number: int) -> dict[str, Any]:
         if cell.load.speculation != "none":
             raise CellFailed(f"speculation {cell.load.speculation}: this build has none")
-        if cell.load.constraint != "none" and self.peer is not None:
-            raise CellFailed(f"constraint {cell.load.constraint}: the peer is not asked for one")
         engine, model = self._engine_for(cell)
         self._check_context(cell, model)
         work = model_work(model, engine.executor_info, engine.cache_groups, cell.engine.precision)
@@ -177,9 +176,12 @@ class Session:
             price_per_hour=self.price_per_hour,
             is_stopped=self.is_stopped,
             expects_lengths=self.asks.expects_lengths,
-            constraint=template_of(model, cell.load.constraint),
+            constraint=self._template(model, cell.load.constraint),
         )
         asks, warmup = self.asks.asks(cell, number), self.asks.warmup(cell, number)
+        is_constrained = cell.load.constraint != "none" or any(ask.constraint is not None for ask in asks)
+        if is_constrained and self.peer is not None:
+            raise CellFailed("answers are under a constraint, and the peer is not asked for one")
         if self.peer is None:
             return measurement.run(asks, warmup)
         theirs = self._peer(cell, asks, warmup) if number % 2 else None
@@ -234,7 +236,13 @@ class Session:
             }
         return self._engine, self._model
 
+    def _template(self, model: LoadedModel, name: str) -> Any:
+        if name not in self._templates:
+            self._templates[name] = template_of(model, name)
+        return self._templates[name]
+
     def _close(self) -> None:
+        self._templates.clear()
         if self._engine is not None:
             self._engine.close()
         self._engine = self._model = self._settings = None

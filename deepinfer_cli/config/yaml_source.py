@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
 from deepinfer_cli.config.settings import PROFILES_KEY, aliases, all_settings, suggestion
 from deepinfer_cli.config.spec import Setting
+from deepinfer_cli.config.text_file import read_text_file
 from deepinfer_cli.config.values import NULL_WORDS, read_scalar
 from deepinfer_cli.errors import ConfigError
 
@@ -239,18 +239,7 @@ def read_settings(path: str) -> YamlSettings:
 
 def read_text(path: str) -> str:
     """The text of a YAML file of at most MAX_FILE_BYTES."""
-    try:
-        with Path(path).open("rb") as f:
-            data = f.read(MAX_FILE_BYTES + 1)
-    except OSError as e:
-        raise ConfigError(f"cannot read the config file {path}: {e.strerror}") from None
-    if len(data) > MAX_FILE_BYTES:
-        raise ConfigError(f"{path}: a config file may have at most {MAX_FILE_BYTES >> 20} MiB")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as e:
-        line = data.count(b"\n", 0, e.start) + 1
-        raise ConfigError(f"{path}:{line}: not valid UTF-8") from None
+    return read_text_file(path, "config file", MAX_FILE_BYTES)
 
 
 def parse_value(spec: Setting, text: str, where: str) -> tuple[Any, list[str]]:

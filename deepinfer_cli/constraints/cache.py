@@ -18,12 +18,14 @@ class Backend(Protocol):
     """constraints/backend.py."""
 
     def compile(self, grammar: str) -> Any: ...
+    @property
+    def why_not_native(self) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
     prepared: Prepared
-    template: Any  # for Request.constraint; None without a backend
+    template: Any  # for Request.constraint
 
     @property
     def num_bytes(self) -> int:
@@ -35,11 +37,9 @@ Result = Compiled | ConstraintError
 
 class ConstraintCompiler:
     """Any thread may ask; two that ask for the same constraint at once compile it once. Refusals are
-    remembered too. Without a backend only the front's checks are made."""
+    remembered too."""
 
-    def __init__(
-        self, backend: Backend | None, options: ConstraintOptions, *, max_kept: int = MAX_KEPT
-    ) -> None:
+    def __init__(self, backend: Backend, options: ConstraintOptions, *, max_kept: int = MAX_KEPT) -> None:
         self._backend = backend
         self._options = options
         self._max_kept = max_kept
@@ -48,6 +48,11 @@ class ConstraintCompiler:
         self._num_bytes = 0
         self._being_made: dict[bytes, threading.Event] = {}
         self.num_made = 0  # compiled or refused, those that were forgotten included
+
+    @property
+    def why_not_native(self) -> str | None:
+        """Why the engine is called through Python, where it is."""
+        return self._backend.why_not_native
 
     def peek(self, spec: ConstraintSpec) -> Result | None:
         """What is known already. Never waits for a compilation."""
@@ -83,10 +88,9 @@ class ConstraintCompiler:
         except ConstraintError as error:
             return error
         try:
-            template = None if self._backend is None else self._backend.compile(prepared.grammar)
+            return Compiled(prepared, self._backend.compile(prepared.grammar))
         except ConstraintError as error:
             return explained(spec, self._options, error)
-        return Compiled(prepared, template)
 
     def _find(self, key: bytes) -> Result | None:
         found = self._known.get(key)

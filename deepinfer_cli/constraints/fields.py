@@ -6,12 +6,14 @@ import difflib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from deepinfer_cli.config.run_config import RunConfig
+from deepinfer_cli.config.settings import GrammarSyntax
+from deepinfer_cli.config.text_file import read_text_file
+from deepinfer_cli.config.values import CONSTRAINT_KINDS
 from deepinfer_cli.constraints.choice import MAX_CHOICES
-from deepinfer_cli.constraints.types import SYNTAXES, ConstraintError, ConstraintOptions, ConstraintSpec
+from deepinfer_cli.constraints.types import ConstraintOptions, ConstraintSpec
 from deepinfer_cli.errors import ConfigError, in_short
 
 FIELDS: Final = ("response_format", "constraint", "structured_outputs", "so_args")
@@ -28,8 +30,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "ebnf": 'constraint: {"grammar": ...}',
     "choices": 'constraint: {"choice": [...]}',
 }
-MAX_SCHEMA_BYTES: Final = 1 << 20
-MAX_GRAMMAR_BYTES: Final = 1 << 20
+MAX_BYTES: Final = 1 << 20  # of a schema or a grammar
 RUN_KEYS: Final = ("constraint", "json_schema", "regex", "choice", "grammar")
 
 
@@ -83,9 +84,8 @@ class Reader:
     # ---- the four spellings -------------------------------------------------------------------------------
 
     def _constraint(self, raw: bytes, field: str) -> ConstraintSpec:
-        kinds = ("json_schema", "regex", "choice", "grammar", "json_object")
-        members = self._object(raw, field, (*kinds, "grammar_syntax"))
-        kind = self._one_of(members, kinds, field)
+        members = self._object(raw, field, (*CONSTRAINT_KINDS, "grammar_syntax"))
+        kind = self._one_of(members, CONSTRAINT_KINDS, field)
         return self._spec(kind, members[kind], f"{field}.{kind}", syntax=self._syntax(members, kind, field))
 
     def _structured_outputs(self, raw: bytes, field: str) -> ConstraintSpec:
@@ -172,8 +172,9 @@ class Reader:
         if kind != "grammar":
             raise SpellingError("bad_param", f"{where} goes with grammar, not with {kind}", where)
         syntax = self.decode(members["grammar_syntax"], where)
-        if syntax not in SYNTAXES:
-            raise SpellingError("bad_param", f"{where} must be one of {', '.join(SYNTAXES)}", where)
+        known = get_args(GrammarSyntax)
+        if syntax not in known:
+            raise SpellingError("bad_param", f"{where} must be one of {', '.join(known)}", where)
         return str(syntax)
 
     def _spec(
@@ -190,13 +191,13 @@ class Reader:
         text = self._text(raw, field)
         if kind == "regex":
             return ConstraintSpec(kind, text, field=field)
-        if len(text) > MAX_GRAMMAR_BYTES:
-            raise SpellingError("bad_schema", f"{field} has more than {MAX_GRAMMAR_BYTES:,} bytes", field)
+        if len(text) > MAX_BYTES:
+            raise SpellingError("bad_schema", f"{field} has more than {MAX_BYTES:,} bytes", field)
         return ConstraintSpec(kind, text, syntax or self.syntax, field)
 
     def _schema(self, raw: bytes, field: str, is_text_fine: bool) -> str:
-        if len(raw) > MAX_SCHEMA_BYTES:
-            raise SpellingError("bad_schema", f"{field} has more than {MAX_SCHEMA_BYTES:,} bytes", field)
+        if len(raw) > MAX_BYTES:
+            raise SpellingError("bad_schema", f"{field} has more than {MAX_BYTES:,} bytes", field)
         if raw[:1] == b'"' and is_text_fine:
             return self._text(raw, field)
         if raw[:1] != b"{" and raw not in (b"true", b"false"):
@@ -233,37 +234,23 @@ def run_options(config: RunConfig) -> ConstraintOptions:
 
 
 def run_constraint(config: RunConfig) -> ConstraintSpec | None:
-    """What the run asks of rows that say nothing themselves. ConfigError: it cannot be read or is refused."""
+    """What the run asks of rows that say nothing themselves. ConfigError: it cannot be read."""
     given = next((key for key in RUN_KEYS if config.get(key) not in (None, ())), None)
     if given is None:
         return None
     value = config.get(given)
     where = str(config.origin(given))
     if given in ("json_schema", "grammar"):
-        value = _file_text(value, MAX_SCHEMA_BYTES)
-    try:
-        return _checked(given, value, config)
-    except SpellingError as error:
-        raise ConfigError(f"{where}: {error.message}") from None
-    except ConstraintError as error:
-        place = f" (at {error.pointer})" if error.pointer else ""
-        raise ConfigError(f"{where}: {given}: {error.message}{place}") from None
-
-
-def _checked(key: str, value: Any, config: RunConfig) -> ConstraintSpec:
-    from deepinfer_cli.constraints.front import prepare
-
+        value = read_text_file(value, f"{given} file", MAX_BYTES)
     syntax = config.constraints.grammar_syntax
-    if key == "json_schema":
-        spec = ConstraintSpec("json_schema", value, field=key)
-    elif key == "constraint":
-        spec = _of_object(value, syntax)
-    elif key == "choice":
-        spec = ConstraintSpec("choice", json.dumps(list(value), ensure_ascii=False), field=key)
-    else:
-        spec = ConstraintSpec(key, value, syntax if key == "grammar" else "auto", key)
-    prepare(spec, run_options(config))
-    return spec
+    if given == "constraint":
+        try:
+            return _of_object(value, syntax)
+        except SpellingError as error:
+            raise ConfigError(f"{where}: {error.message}") from None
+    if given == "choice":
+        value = json.dumps(list(value), ensure_ascii=False)
+    return ConstraintSpec(given, value, syntax if given == "grammar" else "auto", given)
 
 
 def _of_object(value: Any, syntax: str) -> ConstraintSpec:
@@ -277,17 +264,3 @@ def _of_object(value: Any, syntax: str) -> ConstraintSpec:
 
 def _as_raw(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode()
-
-
-def _file_text(path: str, most: int) -> str:
-    try:
-        with Path(path).open("rb") as file:
-            data = file.read(most + 1)
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
-    if len(data) > most:
-        raise ConfigError(f"{path} has more than {most:,} bytes")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path} is not valid UTF-8") from None

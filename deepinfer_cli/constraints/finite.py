@@ -27,9 +27,7 @@ def check_finite(root: Any, defs: Mapping[str, Any], pointers: Mapping[str, str]
         if name not in finite and defs[name] is not False:
             raise ConstraintError("bad_schema", _ENDLESS, pointers[name])
     if not _can_end(root, finite):
-        raise ConstraintError(
-            "bad_schema", "values of this schema never end: each needs another one inside", ""
-        )
+        raise ConstraintError("bad_schema", _ENDLESS, "")
 
 
 def _references(schema: Any) -> set[str]:

@@ -186,16 +186,7 @@ class Writer:
         for _ in range(50):
             if not isinstance(node, dict) or "$ref" not in node:
                 break
-            beside = set(node) - {
-                "$ref",
-                "title",
-                "description",
-                "$comment",
-                "default",
-                "examples",
-                "deprecated",
-            }
-            if beside and self.document.draft == 2020:
+            if not node.keys() <= _REF_AND_WORDS and self.document.draft == 2020:
                 break
             node = self.document.target(node, node["$ref"], f"{pointer}/$ref")
             pointer = "" if isinstance(node, bool) else self.document.pointers[id(node)]

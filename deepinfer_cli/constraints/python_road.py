@@ -9,16 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from deepinfer_cli._native import BpeTokenizer, ConstraintTemplate, PythonMatchers
-
-# As on the native road, see native/bindings/llguidance.cc.
-_MAX_LEXER_STATES = 50_000
-_PIECE = r'[^"\\\x00-\x1F\x7F]'
-_SLICES = [
-    r"[\x20\x0A\x0D\x09]+",
-    *(f"{_PIECE}{{1,{length}}}" for length in (4, 8, 12, 16, 24, 32)),
-    _PIECE + "+",
-]
+from deepinfer_cli._native import (
+    CONSTRAINT_LEXER_STATES,
+    CONSTRAINT_SLICES,
+    BpeTokenizer,
+    ConstraintTemplate,
+    PythonMatchers,
+)
 
 
 class PythonRoad:
@@ -34,9 +31,9 @@ class PythonRoad:
         from llguidance import LLExecutor, LLMatcher, LLParserLimits, LLTokenizer
 
         vocabulary: Any = _Vocabulary(tokens, special, eos_token_ids, bpe)  # its base class is not needed
-        self._tokenizer = LLTokenizer(vocabulary, eos_token=list(eos_token_ids), slices=_SLICES)
+        self._tokenizer = LLTokenizer(vocabulary, eos_token=list(eos_token_ids), slices=CONSTRAINT_SLICES)
         self._new_matcher = LLMatcher
-        self._limits = LLParserLimits(verbose_errors=False, max_lexer_states=_MAX_LEXER_STATES)
+        self._limits = LLParserLimits(verbose_errors=False, max_lexer_states=CONSTRAINT_LEXER_STATES)
         self._matchers = PythonMatchers(_Calls(LLExecutor()), list(special))
 
     def compile(self, grammar: str) -> ConstraintTemplate:

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Final, Literal
-
-KINDS: Final = ("json_schema", "regex", "choice", "grammar", "json_object")
-SYNTAXES: Final = ("auto", "gbnf", "w3c", "iso", "lark")
-WHITESPACES: Final = ("bounded", "compact")
+from typing import Literal
 
 ErrorCode = Literal["bad_schema", "unsupported_schema", "bad_param"]
 
@@ -17,9 +13,9 @@ ErrorCode = Literal["bad_schema", "unsupported_schema", "bad_param"]
 class ConstraintSpec:
     """What a row or the run asks for: of the right types, not yet looked into."""
 
-    kind: str  # one of KINDS
+    kind: str  # one of config.values.CONSTRAINT_KINDS
     source: str  # exact text: the schema's JSON, the pattern, the grammar, the choices as a JSON array
-    syntax: str = "auto"  # of a grammar: one of SYNTAXES
+    syntax: str = "auto"  # of a grammar: a config.settings.GrammarSyntax
     field: str = "constraint"  # where it stood, for messages; no part of the key
 
     @property
@@ -33,7 +29,7 @@ class ConstraintSpec:
 class ConstraintOptions:
     """What the run says about all of its constraints."""
 
-    json_whitespace: str = "bounded"  # one of WHITESPACES
+    json_whitespace: str = "bounded"  # a config.settings.JsonWhitespace
     best_effort: bool = False  # what cannot be enforced exactly is left out and listed
 
 
@@ -55,7 +51,7 @@ class ConstraintError(Exception):
 class CheckSpec:
     """What a finished text is checked against, in another process and by other code than the engine's."""
 
-    kind: str  # one of KINDS
+    kind: str  # as of a ConstraintSpec
     source: str
     syntax: str = "auto"
 

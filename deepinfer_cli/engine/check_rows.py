@@ -11,8 +11,7 @@ from dataclasses import replace
 
 from deepinfer_cli.config.run_config import RunConfig
 from deepinfer_cli.console import Console
-from deepinfer_cli.constraints.types import ConstraintError
-from deepinfer_cli.engine.constraints import refusal
+from deepinfer_cli.engine.constraints import row_template
 from deepinfer_cli.engine.counters import Counters, summary
 from deepinfer_cli.engine.prepare import PromptStage, make_compiler, make_parser
 from deepinfer_cli.errors import EXIT_FATAL, EXIT_OK, EXIT_ROWS_FAILED, InputError
@@ -82,7 +81,7 @@ class RowCheck:
             if isinstance(row, RequestRow):
                 try:
                     token_ids, warnings = prompts.token_ids(row) if prompts else ([], row.warnings)
-                    self._check_constraint(row)
+                    row_template(self._compiler, row)
                 except FieldError as error:
                     row = FailedRow(row.identity, error.error, row.warnings)
             if isinstance(row, FailedRow):
@@ -99,12 +98,6 @@ class RowCheck:
                 counters.longest_prompt_line = row.identity.line
             if show_tokens and output is not None and model is not None:
                 output.write(_tokens_row(row, token_ids, model))
-
-    def _check_constraint(self, row: RequestRow) -> None:
-        if row.constraint is not None:
-            found = self._compiler.get(row.constraint)
-            if isinstance(found, ConstraintError):
-                raise FieldError.of(refusal(found, row.constraint))
 
 
 def _tokens_row(row: RequestRow, token_ids: list[int], model: LoadedModel) -> str:

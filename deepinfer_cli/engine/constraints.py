@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from deepinfer_cli.constraints.cache import ConstraintCompiler, Result
 from deepinfer_cli.constraints.types import CheckSpec, ConstraintError, ConstraintSpec
-from deepinfer_cli.requests.types import RowError
+from deepinfer_cli.requests.types import FieldError, RequestRow, RowError
 from deepinfer_cli.results.judged import Judged
 from deepinfer_cli.results.types import Sample
 
@@ -40,6 +40,7 @@ class ConstraintCounts:
     num_not_applied: int = 0
     num_invalid: int = 0  # those that could not be checked included
     num_timeouts: int = 0  # rows
+    why_not_native: str | None = None  # the engine is called through Python
 
     def add(self, judged: Sequence[Judged]) -> None:
         """The outputs of a row."""
@@ -59,6 +60,7 @@ class ConstraintCounts:
             "not_applied": self.num_not_applied,
             "invalid": self.num_invalid,
             "validation_timeouts": self.num_timeouts,
+            "python_road": self.why_not_native,
         }
 
     def __str__(self) -> str:
@@ -69,7 +71,9 @@ class ConstraintCounts:
         )
         if self.num_not_applied:
             text += f", {self.num_not_applied:,} not under their constraint"
-        return f"{text}, {self.num_timeouts:,} rows not checked in time" if self.num_timeouts else text
+        if self.num_timeouts:
+            text += f", {self.num_timeouts:,} rows not checked in time"
+        return f"{text}; through Python: {self.why_not_native}" if self.why_not_native else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +205,7 @@ class ConstraintStage:
     def _count(self, event: CompiledEvent) -> None:
         self.num_compiling -= 1
         self.counts.num_compiled = self._compiler.num_made
+        self.counts.why_not_native = self._compiler.why_not_native
         self.counts.compile_seconds += event.seconds
 
     def close(self) -> None:
@@ -212,6 +217,16 @@ class ConstraintStage:
         deadline = time.monotonic() + _CLOSE_S
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
+
+
+def row_template(compiler: ConstraintCompiler, row: RequestRow) -> Any:
+    """What the row's request gets, compiled here and now; None without a constraint. Raises FieldError."""
+    if row.constraint is None:
+        return None
+    found = compiler.get(row.constraint)
+    if isinstance(found, ConstraintError):
+        raise FieldError.of(refusal(found, row.constraint))
+    return found.template
 
 
 def refusal(error: ConstraintError, spec: ConstraintSpec) -> RowError:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from deepinfer_cli.config.run_config import RunConfig
 from deepinfer_cli.config.settings import SamplingConfig
+from deepinfer_cli.config.text_file import read_text_file
 from deepinfer_cli.constraints.cache import MAX_KEPT, ConstraintCompiler
 from deepinfer_cli.constraints.fields import run_constraint, run_options
 from deepinfer_cli.constraints.types import ConstraintError
@@ -85,16 +86,7 @@ def row_rules(config: RunConfig, sources: Sequence[Source], model: LoadedModel |
 
 
 def _template_text(path: str | None) -> str | None:
-    if path is None:
-        return None
-    try:
-        with Path(path).open("rb") as file:
-            data = file.read(MAX_TEMPLATE_BYTES + 1)
-        if len(data) > MAX_TEMPLATE_BYTES:
-            raise ConfigError(f"the template {path} has more than {MAX_TEMPLATE_BYTES:,} bytes")
-        return data.decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read the template {path}: {error}") from None
+    return None if path is None else read_text_file(path, "template", MAX_TEMPLATE_BYTES)
 
 
 def make_parser(
@@ -124,7 +116,8 @@ def check_run_constraint(config: RunConfig, rules: RowRules) -> None:
         return
     found = make_compiler(config, None).get(spec)
     if isinstance(found, ConstraintError):
-        raise ConfigError(refusal(found, spec).message)
+        where = config.origin(spec.field.partition(".")[0])
+        raise ConfigError(f"{where}: {refusal(found, spec).message}")
 
 
 def check_outputs(config: RunConfig, sources: Sequence[Source], stdout_fd: int | None) -> None:

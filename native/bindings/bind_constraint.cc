@@ -107,6 +107,12 @@ void bind_constraint(nb::module_& m) {
       .def(nb::new_(&make_llguidance), "library"_a, "tokens"_a, "special"_a, "eos_token_ids"_a,
            "bpe"_a.none() = nb::none())
       .def("compile", &compile, "grammar"_a);
+  // What the Python road sets up in the same way.
+  nb::list slices;
+  for (const char* slice : kSlices)
+    if (slice != nullptr) slices.append(slice);
+  m.attr("CONSTRAINT_SLICES") = slices;
+  m.attr("CONSTRAINT_LEXER_STATES") = kMaxLexerStates;
 }
 
 }  // namespace deepinfer::bindings

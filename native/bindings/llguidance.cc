@@ -1,7 +1,6 @@
 #include "llguidance.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <limits>
 #include <mutex>
@@ -17,18 +16,6 @@ namespace deepinfer::bindings {
 namespace {
 
 constexpr char kSpecialMark = '\xFF';  // in front of a spelling: the token is no part of any text
-
-constexpr size_t kMaxLexerStates = 50'000;  // 1 to 2 KB each, of every matcher; usual ones have some hundred
-
-// Parts of the vocabulary whose tokens are allowed or refused together: white space, and pieces of strings by
-// length, finer than the library's own, which a limit on the length of a string defeats (a quarter of the
-// time of masks in JSON strings). They change no mask.
-#define DI_PIECE "[^\"\\\\\\x00-\\x1F\\x7F]"
-constexpr std::array<const char*, 9> kSlices = {
-    "[\\x20\\x0A\\x0D\\x09]+", DI_PIECE "{1,4}",  DI_PIECE "{1,8}",
-    DI_PIECE "{1,12}",         DI_PIECE "{1,16}", DI_PIECE "{1,24}",
-    DI_PIECE "{1,32}",         DI_PIECE "+",      nullptr};
-#undef DI_PIECE
 
 struct FreeMatcher {
   const llg::Functions* functions;

@@ -6,6 +6,8 @@
 // the same work.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -25,6 +27,18 @@ struct ConstraintVocabulary {
   std::shared_ptr<const BpeTokenizer> bpe;  // how the model itself would spell a forced text; null = unknown,
                                             // then nothing is forced and every spelling is allowed
 };
+
+inline constexpr size_t kMaxLexerStates = 50'000;  // 1 to 2 KB each, of every matcher; usual: some hundred
+
+// Parts of the vocabulary whose tokens are allowed or refused together: white space, and pieces of strings by
+// length, finer than the library's own, which a limit on the length of a string defeats (a quarter of the
+// time of masks in JSON strings). They change no mask.
+#define DI_PIECE "[^\"\\\\\\x00-\\x1F\\x7F]"
+inline constexpr std::array<const char*, 9> kSlices = {
+    "[\\x20\\x0A\\x0D\\x09]+", DI_PIECE "{1,4}",  DI_PIECE "{1,8}",
+    DI_PIECE "{1,12}",         DI_PIECE "{1,16}", DI_PIECE "{1,24}",
+    DI_PIECE "{1,32}",         DI_PIECE "+",      nullptr};
+#undef DI_PIECE
 
 // The bytes of `text` as the model spells them; where its tokenizer would change them, byte by byte.
 std::vector<int32_t> spell(const BpeTokenizer& bpe, const std::vector<std::string>& pieces,

@@ -138,6 +138,20 @@ def test_rows_of_the_user(tmp_path: Path) -> None:
     assert bench("--from", rows, "--input-len", "5").code == 2
 
 
+def test_rows_of_the_user_keep_their_constraints(tmp_path: Path) -> None:
+    four = {"prompt": "a", "max_tokens": 9, "temperature": 1.0, "constraint": {"regex": "[0-9]{4}"}}
+    done = bench(
+        "--from", write_rows(tmp_path / "r.jsonl", [four] * 3), "--repetitions", "1", "--format", "json"
+    )
+    assert done.code == 0, done.stderr
+    (cell,) = json.loads(done.stdout)["cells"]
+    assert cell["values"]["lengths"]["output_tokens"]["mean"] == 4
+    refused = bench(
+        "--from", write_rows(tmp_path / "bad.jsonl", [{**four, "constraint": {"regex": r"(a)\1"}}])
+    )
+    assert refused.code == 2 and "constraint.regex" in refused.stderr
+
+
 @pytest.mark.parametrize(
     ("args", "says"),
     [

@@ -16,11 +16,11 @@ import sys
 import time
 import zlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, get_args
 
+from deepinfer_cli.config.settings import GrammarSyntax
 from deepinfer_cli.constraints.front import prepare
 from deepinfer_cli.constraints.types import (
-    SYNTAXES,
     CheckSpec,
     ConstraintError,
     ConstraintOptions,
@@ -34,6 +34,7 @@ from tests.support.random_grammars import random_grammar
 from tests.torture import mutate
 from tests.torture.fuzzing import main
 
+_SYNTAXES = get_args(GrammarSyntax)
 MAX_SECONDS = 1.0  # processor time of the front
 CHECK_SECONDS = 3  # of processor time; a run gives each row less
 NUM_WALKS = 4
@@ -217,7 +218,7 @@ def _grammar_maker(syntax: str) -> Callable[[random.Random], bytes]:
     seeds = [*_LARK] if syntax == "lark" else [s.grammar for s in SAMPLES if s.syntax == syntax]
 
     def make(rng: random.Random) -> bytes:
-        named = syntax if rng.random() < 0.9 else rng.choice(SYNTAXES)
+        named = syntax if rng.random() < 0.9 else rng.choice(_SYNTAXES)
         if syntax == "gbnf" and rng.random() < 0.3:
             seed = random_grammar(rng).text
             text = seed if rng.random() < 0.5 else mutate.text(rng, (seed,), GRAMMAR_WORDS, 4000)
@@ -231,7 +232,7 @@ def _grammar_maker(syntax: str) -> Callable[[random.Random], bytes]:
 TARGETS = {
     "pattern": (pattern, make_pattern),
     "schema": (schema, make_schema),
-    **{f"grammar_{syntax}": (grammar, _grammar_maker(syntax)) for syntax in SYNTAXES if syntax != "auto"},
+    **{f"grammar_{syntax}": (grammar, _grammar_maker(syntax)) for syntax in _SYNTAXES if syntax != "auto"},
 }
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ Charset = tuple[tuple[int, int], ...]  # inclusive ranges, sorted, neither touch
 
 MAX_CODE_POINT = 0x10FFFF
 _SURROGATES = (0xD800, 0xDFFF)
-EMPTY: Charset = ()
 ANY: Charset = ((0, 0xD7FF), (0xE000, MAX_CODE_POINT))
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from deepinfer_cli.constraints.ebnf.charset import ANY, charset, complement
-from deepinfer_cli.constraints.ebnf.grammar import Builder, Grammar, Ref, Source, shown
+from deepinfer_cli.constraints.ebnf.charset import ANY
+from deepinfer_cli.constraints.ebnf.grammar import Grammar, Ref, shown
+from deepinfer_cli.constraints.ebnf.rule_reader import REPEATS, RuleReader, char_of
 
 START: Final = "root"
 _SPACE = re.compile(r"(?:[ \t\r\n]|#[^\r\n]*+)++")
@@ -20,7 +21,6 @@ _PLAIN = re.compile(r'[^"\\]+')
 _COUNT = re.compile(r"\{\s*(\d*)\s*(,?)\s*(\d*)\s*\}")
 _HEX_DIGITS = {"x": 2, "u": 4, "U": 8}
 _ESCAPES = {"t": "\t", "r": "\r", "n": "\n", **{char: char for char in "\\\"[]-^'/"}}
-REPEATS: Final[dict[str, tuple[int, int | None]]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 _MAX_DIGITS = 9
 
 
@@ -32,21 +32,7 @@ def parse(text: str) -> Grammar:
     return grammar
 
 
-class _Parser:
-    def __init__(self, text: str) -> None:
-        self.source = Source(text)
-        self.text = text
-        self.builder = Builder(self.source)
-
-    def parse(self) -> Grammar:
-        at = self.skip_space(0)
-        while at < len(self.text):
-            at = self.head(at)
-            while at < len(self.text) and not self.is_head(at):
-                at = self.skip_space(self.element(at))
-        self.builder.end_rule(at)
-        return self.builder.grammar
-
+class _Parser(RuleReader):
     def skip_space(self, at: int) -> int:
         found = _SPACE.match(self.text, at)
         return found.end() if found else at
@@ -68,7 +54,6 @@ class _Parser:
         return self.skip_space(found.end())
 
     def element(self, at: int) -> int:
-        """One symbol, bracket or mark of repetition; the offset behind it."""
         char, builder = self.text[at], self.builder
         if char == '"':
             return self.literal(at)
@@ -109,30 +94,7 @@ class _Parser:
         self.builder.text("".join(parts))
         return at + 1
 
-    def char_class(self, start: int) -> int:
-        at = start + 1
-        negated = self.text.startswith("^", at)
-        at += negated
-        ranges = []
-        while at < len(self.text) and self.text[at] != "]":
-            low_at = at
-            low, at = self.char(at)
-            high = low
-            if self.text.startswith("-", at) and not self.text.startswith("-]", at):
-                if at + 1 >= len(self.text):
-                    break
-                high, at = self.char(at + 1)
-            if high < low:
-                self.source.refuse(low_at, f"the range is out of order: {shown(low)} is after {shown(high)}")
-            ranges.append((ord(low), ord(high)))
-        if at >= len(self.text):
-            self.source.refuse(start, "the '[' is never closed")
-        chars = charset(ranges)
-        self.builder.chars(complement(chars) if negated and ranges else chars, start)
-        return at + 1
-
     def char(self, at: int) -> tuple[str, int]:
-        """A character or an escape of one."""
         if self.text[at] != "\\":
             return self.text[at], at + 1
         kind = self.text[at + 1 : at + 2]
@@ -159,12 +121,6 @@ class _Parser:
         high = int(high_text) if high_text else (None if comma else low)
         self.builder.repeat_last(low, high, at)
         return found.end()
-
-
-def char_of(source: Source, point: int, at: int) -> str:
-    if point > 0x10FFFF or 0xD800 <= point <= 0xDFFF:
-        source.refuse(at, f"{point:X} is the code of no character")
-    return chr(point)
 
 
 def _hint(char: str) -> str:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-from deepinfer_cli.constraints.ebnf.charset import charset, complement
-from deepinfer_cli.constraints.ebnf.gbnf import REPEATS, char_of
-from deepinfer_cli.constraints.ebnf.grammar import Builder, Chars, Grammar, Ref, Source, shown
+from deepinfer_cli.constraints.ebnf.grammar import Chars, Grammar, Ref, shown
+from deepinfer_cli.constraints.ebnf.rule_reader import REPEATS, RuleReader, char_of
 
 _SPACE = re.compile(r"[ \t\r\n]++")
 _NAME = re.compile(r"[^\W\d]\w*+(?:[.-]\w++)*+")
@@ -17,26 +16,13 @@ _MAX_DIGITS = 8
 
 
 def parse(text: str) -> Grammar:
-    return _Parser(text).parse()
+    grammar = _Parser(text).parse()
+    if not grammar.rules:
+        grammar.source.refuse(0, "there is no rule")
+    return grammar
 
 
-class _Parser:
-    def __init__(self, text: str) -> None:
-        self.source = Source(text)
-        self.text = text
-        self.builder = Builder(self.source)
-
-    def parse(self) -> Grammar:
-        at = self.skip_space(0)
-        while at < len(self.text):
-            at = self.head(at)
-            while at < len(self.text) and not self.is_head(at):
-                at = self.skip_space(self.element(at))
-        self.builder.end_rule(at)
-        if not self.builder.grammar.rules:
-            self.source.refuse(0, "there is no rule")
-        return self.builder.grammar
-
+class _Parser(RuleReader):
     def skip_space(self, at: int) -> int:
         """Behind white space, comments and notes such as `[ wfc: … ]`."""
         while True:
@@ -105,28 +91,6 @@ class _Parser:
         if len(digits) > _MAX_DIGITS:
             self.source.refuse(at, "the code has too many digits")
         return char_of(self.source, int(digits, 16), at), found.end()
-
-    def char_class(self, start: int) -> int:
-        at = start + 1
-        negated = self.text.startswith("^", at)
-        at += negated
-        ranges = []
-        while at < len(self.text) and self.text[at] != "]":
-            low_at = at
-            low, at = self.char(at)
-            high = low
-            if self.text.startswith("-", at) and not self.text.startswith("-]", at):
-                if at + 1 >= len(self.text):
-                    break
-                high, at = self.char(at + 1)
-            if high < low:
-                self.source.refuse(low_at, f"the range is out of order: {shown(low)} is after {shown(high)}")
-            ranges.append((ord(low), ord(high)))
-        if at >= len(self.text):
-            self.source.refuse(start, "the '[' is never closed")
-        chars = charset(ranges)
-        self.builder.chars(complement(chars) if negated and ranges else chars, start)
-        return at + 1
 
     def char(self, at: int) -> tuple[str, int]:
         if _CODE.match(self.text, at):

@@ -130,7 +130,7 @@ def test_deep_nesting_is_refused_without_recursing(opening: str) -> None:
 def test_files_are_bounded(tmp_path: Path) -> None:
     path = tmp_path / "big.yaml"
     path.write_bytes(b"#" * (MAX_FILE_BYTES + 1))
-    with pytest.raises(ConfigError, match="at most 1 MiB"):
+    with pytest.raises(ConfigError, match="more than 1,048,576 bytes"):
         read_settings(str(path))
 
 

@@ -152,6 +152,7 @@ def test_every_outcome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "not_applied": 0,
         "invalid": 3,
         "validation_timeouts": 0,
+        "python_road": None,
     }
 
 
