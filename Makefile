@@ -48,7 +48,7 @@ demo: build  ## fetch the small model and answer the example prompts
 
 test-native: $(VENV)/.build
 	@$(CMAKE) --build $(NATIVE) -j $(JOBS)
-	@$(BIN)/ctest --test-dir $(NATIVE) --output-on-failure -j $(JOBS)
+	@$(BIN)/ctest --test-dir $(NATIVE) --output-on-failure -LE fuzz -j $(JOBS)
 
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 test: build test-native  ## native and Python tests that need no model download, no torch and not long
@@ -62,7 +62,9 @@ $(VENV)/.oracle: $(VENV)/.build
 invariance: test-native  ## the whole grid of schedules, models and instruction sets, bit for bit (under an hour)
 	@seq 0 $$(($(JOBS) - 1)) | xargs -I{} -P $(JOBS) env DEEPINFER_TEST_GRID=1 DEEPINFER_TEST_PART={}/$(JOBS) $(NATIVE)/tests/cpu_invariance_test
 
-test-all: build test-native $(VENV)/.oracle  ## all tests: small model, oracles, every ISA level
+test-all: build test-native $(VENV)/.oracle  ## all tests: small model, oracles, fuzz targets, every ISA level
+	@$(CMAKE) --build $(NATIVE) -j $(JOBS) --target fuzz_targets
+	@$(BIN)/ctest --test-dir $(NATIVE) --output-on-failure -L fuzz -j $(JOBS)
 	DEEPINFER_TEST_GRID=23 $(NATIVE)/tests/cpu_invariance_test
 	$(PYTEST)
 
@@ -89,7 +91,7 @@ schema: build  ## regenerate configs/schema from the code
 
 asan: $(VENV)/.setup  ## native tests under address and undefined-behaviour sanitizers
 	@$(CMAKE) -S native -B build/asan -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DDEEPINFER_TESTS=ON -DDEEPINFER_FUZZ=ON -DDEEPINFER_SANITIZE='address;undefined' > /dev/null
-	@$(CMAKE) --build build/asan -j $(JOBS)
+	@$(CMAKE) --build build/asan -j $(JOBS) --target all fuzz_targets
 	@$(BIN)/ctest --test-dir build/asan --output-on-failure -j $(JOBS)
 tsan: $(VENV)/.setup  ## native tests under the thread sanitizer
 	@$(CMAKE) -S native -B build/tsan -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DDEEPINFER_TESTS=ON -DDEEPINFER_SANITIZE=thread > /dev/null

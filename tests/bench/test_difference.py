@@ -66,6 +66,7 @@ def test_false_alarms_with_the_drift_that_was_measured_on_a_busy_machine() -> No
     assert share_of_differences(simulated(scatter, drift, 1), 1.0, DRIFT_WHEN_BUSY) <= 0.05
 
 
+@pytest.mark.slow
 def test_false_alarms_on_a_quiet_machine() -> None:
     for scatter, drift in ((0.01, 0.0), (0.01, 0.008), (0.002, 0.004), (0.03, 0.02)):
         assert share_of_differences(simulated(scatter, drift, 2), 1.0, DRIFT_WHEN_QUIET) <= 0.05

@@ -11,6 +11,8 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.support.runs import command, environment
 
 ROWS = 40_000
@@ -25,6 +27,7 @@ def private_kib(pid: int) -> int:
     return int(match[1])
 
 
+@pytest.mark.slow
 def test_private_memory_is_flat(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     with path.open("w") as file:
@@ -49,6 +52,7 @@ def test_private_memory_is_flat(tmp_path: Path) -> None:
     assert last - ids <= warm * 1.05, (warm, last, ids)
 
 
+@pytest.mark.slow
 def test_an_input_larger_than_the_memory_allowed() -> None:
     """600 MB of rows through a process that may hold 300 MB."""
     limit = 300 << 20

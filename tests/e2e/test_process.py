@@ -38,6 +38,7 @@ def read_line(stream: IO[bytes] | None) -> bytes:
     return stream.readline()
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:
     rows = many_rows(tmp_path / "rows.jsonl", 5000)
     process = start("run", "--model", SLOW, rows)

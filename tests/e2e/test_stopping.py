@@ -76,6 +76,7 @@ def attempt_of(out: Path) -> dict[str, Any]:
     return attempt
 
 
+@pytest.mark.slow
 def test_what_only_waits_is_given_up_at_once(tmp_path: Path) -> None:
     # 200 rows wait in the engine; two at a time take a second.
     rows, out = rows_file(tmp_path, 200, max_tokens=25), tmp_path / "out.jsonl"
@@ -161,6 +162,7 @@ def test_a_signal_while_rows_are_checked(tmp_path: Path, mode: str) -> None:
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_does_not_wait_for_a_hung_step(tmp_path: Path) -> None:
     process = Process("run", "--model", HANGS, quick_then_slow(tmp_path))
     assert process.popen.stdout is not None
@@ -212,6 +214,7 @@ def test_an_idle_input_is_no_hang() -> None:
     assert process.end()[0] == 0
 
 
+@pytest.mark.slow
 def test_a_slow_run_is_no_hang(tmp_path: Path) -> None:
     process = Process(
         "run", "--model", "fake:0.1", "--watchdog", "0.8", rows_file(tmp_path, 1, max_tokens=15)

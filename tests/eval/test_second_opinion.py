@@ -31,6 +31,7 @@ def replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(second_opinion.multiprocessing, "get_context", lambda _: forking)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("replaced")
 def test_a_worker_that_hangs_or_dies_costs_one_answer() -> None:
     jobs = [
