@@ -14,7 +14,6 @@ from deepinfer_cli.config.text_file import read_text_file
 from deepinfer_cli.constraints.cache import MAX_KEPT, ConstraintCompiler
 from deepinfer_cli.constraints.fields import run_constraint, run_options
 from deepinfer_cli.constraints.types import ConstraintError
-from deepinfer_cli.engine.constraints import refusal
 from deepinfer_cli.engine.fit import check_result_size, fit_prompt, result_size, text_limit
 from deepinfer_cli.engine.memory import KEPT_CONSTRAINTS
 from deepinfer_cli.errors import ConfigError, UsageError
@@ -117,7 +116,8 @@ def check_run_constraint(config: RunConfig, rules: RowRules) -> None:
     found = make_compiler(config, None).get(spec)
     if isinstance(found, ConstraintError):
         where = config.origin(spec.field.partition(".")[0])
-        raise ConfigError(f"{where}: {refusal(found, spec).message}")
+        place = f" (at {found.pointer})" if found.pointer else ""
+        raise ConfigError(f"{where}: {found.message}{place}")
 
 
 def check_outputs(config: RunConfig, sources: Sequence[Source], stdout_fd: int | None) -> None:
