@@ -121,10 +121,14 @@ reliability: $(VENV)/.setup  ## docs/reliability.md from the table of the last `
 
 # The small model's file; downloaded on first use.
 MODEL = $$($(BIN)/python -m deepinfer_cli download smollm2-135m)
-.PHONY: bench-constraints constrained-rows bench-pairs bench-peers bench-quality profile-rows stream-rows start-up
-bench-peers: build  ## speed against llama.cpp, same file, CPU seconds; writes docs/benchmarks/peers-q4_1.json
-	DEEPINFER_LLAMA_CPP=$$($(BIN)/python -m deepinfer_cli.bench.peers.build_llama_cpp build/peers/llama.cpp) \
-	  $(BIN)/python -m deepinfer_cli.bench.compare "$(MODEL)" --output docs/benchmarks/peers-q4_1.json
+.PHONY: bench-constraints constrained-rows bench-pairs bench-peers peer-speed peer-quality bench-quality profile-rows stream-rows start-up
+# PEERS: flags for a part of it: make peer-speed PEERS='--only decode --threads 1 --rounds 2'
+PEERS ?=
+peer-speed: build  ## speed beside llama.cpp and OpenVINO; adds to docs/benchmarks/peers.json
+	$(BIN)/python -m deepinfer_cli.bench.peers "$(MODEL)" --output docs/benchmarks/peers.json --table docs/benchmarks/peers.md $(PEERS)
+peer-quality: build  ## distance of each of them to fp32; adds to docs/benchmarks/peers.json
+	$(BIN)/python -m tests.soak.peer_quality "$(MODEL)" --output docs/benchmarks/peers.json --table docs/benchmarks/peers.md
+bench-peers: peer-quality peer-speed  ## both, whole: about an hour and a half on two quiet cores
 bench-pairs: build  ## can a live comparison tell a build from itself with steps 10 % longer, and from itself
 	$(BIN)/python -m tests.soak.live_pairs "$(MODEL)"
 bench-quality: $(VENV)/.oracle  ## distance to transformers in fp32 beside llama.cpp's; writes docs/benchmarks/quality-q4_1.json

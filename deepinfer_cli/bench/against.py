@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -39,17 +39,27 @@ def check_peer(peer: str) -> None:
 class LivePeer:
     """Starts the peer's process and waits until its model is loaded; EngineError when it cannot."""
 
-    def __init__(self, peer: str, model: str, num_threads: int) -> None:
+    def __init__(
+        self,
+        peer: str,
+        model: str,
+        num_threads: int,
+        *more: str,
+        python: str = sys.executable,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        """more: mode and settings, as bench/peers/live.py takes them. python: of the peer's environment, with
+        what it needs besides ours in `environ`."""
         self.name = peer
-        command = [sys.executable, "-m", "deepinfer_cli.bench.peers.live", peer, model, str(num_threads)]
+        command = [python, "-m", "deepinfer_cli.bench.peers.live", peer, model, str(num_threads), *more]
         # A pool that spins while it waits would burn our repetition's share of the machine.
-        environ = {**os.environ, "OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": str(num_threads)}
+        passive = {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": str(num_threads)}
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=environ,
+            env={**os.environ, **passive, **(environ or {})},
             start_new_session=True,  # Ctrl-C is for us; the peer ends when we close its input
         )
         try:
@@ -91,14 +101,18 @@ class LivePeer:
             raise PeerFailed(str(answer["error"]))
         return answer
 
-    def run(self, job: Job) -> JobCost:
+    def ask(self, work: Any) -> dict[str, Any]:
+        """The whole answer to a piece of work."""
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write((json.dumps(asdict(job)) + "\n").encode())
+            self._process.stdin.write((json.dumps(work) + "\n").encode())
             self._process.stdin.flush()
         except OSError:
             raise PeerFailed(f"its process ended with code {self._process.wait()}") from None
-        return JobCost(**self._read())
+        return self._read()
+
+    def run(self, job: Job) -> JobCost:
+        return JobCost(**self.ask(asdict(job))["cost"])
 
     def measure(self, asks: Sequence[Ask], warmup: Sequence[Ask], concurrency: int) -> dict[str, Any]:
         """The peer's numbers for the same requests, as a part of our repetition's values."""

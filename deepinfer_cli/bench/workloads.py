@@ -26,11 +26,10 @@ WORKLOADS: Final = {
         Workload("prefill-512", batch=1, context=0, num_tokens=512, is_prefill=True),
         Workload("decode-1", batch=1, context=128, num_tokens=64, is_prefill=False),
         Workload("decode-8", batch=8, context=128, num_tokens=24, is_prefill=False),
-        Workload("decode-32", batch=32, context=128, num_tokens=12, is_prefill=False),
-        Workload("decode-64", batch=64, context=128, num_tokens=8, is_prefill=False),
+        Workload("decode-32", batch=32, context=128, num_tokens=16, is_prefill=False),
+        Workload("decode-64", batch=64, context=128, num_tokens=16, is_prefill=False),
     )
 }
-DEFAULT_WORKLOADS: Final = ("prefill-512", "decode-1", "decode-8")
 
 
 @dataclass(frozen=True)

@@ -31,14 +31,16 @@ class FixedText:
     positions: tuple[int, ...]  # [NUM_POSITIONS] ascending; the token at each is predicted from those before
 
 
-def choose_positions(name: str, num_header: int, num_tokens: int) -> tuple[int, ...]:
-    """Of all positions with enough context of the text's own, the 64 with the smallest hashes.
+def choose_positions(
+    name: str, num_header: int, num_tokens: int, count: int = NUM_POSITIONS
+) -> tuple[int, ...]:
+    """Of all positions with enough context of the text's own, those with the smallest hashes.
 
     A function of the name and the two counts only: it cannot know how any engine does at a position.
     """
     candidates = range(num_header + FIRST_CANDIDATE, num_tokens)
     ranked = sorted(candidates, key=lambda p: hashlib.sha256(f"{name}:{p}".encode()).digest())
-    return tuple(sorted(ranked[:NUM_POSITIONS]))
+    return tuple(sorted(ranked[:count]))
 
 
 def load_texts() -> list[FixedText]:

@@ -4,7 +4,7 @@
 
 Ready-made libraries are compiled for the oldest CPUs they want to run on; a comparison of speed needs the
 build that llama.cpp's own documentation recommends, with every instruction set of the machine. Takes about
-four minutes of CPU time, once; a finished build is found again.
+five minutes of CPU time, once; a finished build is found again.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from deepinfer_cli.bench.peers.llama_cpp import LIBRARY_VARIABLE
 from deepinfer_cli.errors import EngineError
 
 VERSION: Final = "0.3.36"
+_TARGETS: Final = ("llama", "llama-quantize", "llama-completion")
 _OPTIONS: Final = (
     "-DCMAKE_BUILD_TYPE=Release",
     "-DGGML_NATIVE=ON",
@@ -32,7 +33,7 @@ _OPTIONS: Final = (
 )
 
 
-def _run(*command: str | Path) -> None:
+def run(*command: str | Path) -> None:
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
     if done.returncode != 0:
         tail = "\n".join((done.stdout + done.stderr).splitlines()[-15:])
@@ -45,7 +46,7 @@ def _sources(folder: Path) -> Path:
     if not source.is_dir():
         pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-build-isolation"]
         pip += ["--no-binary", "llama-cpp-python", "-d", str(folder), f"llama-cpp-python=={VERSION}"]
-        _run(*pip)
+        run(*pip)
         with tarfile.open(folder / f"llama_cpp_python-{VERSION}.tar.gz") as archive:
             archive.extractall(folder, filter="data")
     return source
@@ -56,15 +57,24 @@ def build(folder: Path) -> Path:
     if named:
         return Path(named)
     library = folder / "build" / "bin" / "libllama.so"
-    if not library.exists():
+    if not library.exists() or not (library.parent / "llama-completion").exists():
         folder.mkdir(parents=True, exist_ok=True)
         source = _sources(folder)
         scripts = Path(sys.executable).parent  # cmake and ninja come as wheels
-        print("building llama.cpp for this machine, about four CPU minutes", file=sys.stderr)
+        print("building llama.cpp for this machine, about five CPU minutes", file=sys.stderr)
         ninja = f"-DCMAKE_MAKE_PROGRAM={scripts / 'ninja'}"
-        _run(scripts / "cmake", "-S", source, "-B", folder / "build", "-G", "Ninja", ninja, *_OPTIONS)
-        _run(scripts / "cmake", "--build", folder / "build", "--target", "llama", "-j", str(os.cpu_count()))
+        run(scripts / "cmake", "-S", source, "-B", folder / "build", "-G", "Ninja", ninja, *_OPTIONS)
+        run(scripts / "cmake", "--build", folder / "build", "-j", str(os.cpu_count()), "--target", *_TARGETS)
     return library
+
+
+def quantize(tools: Path, model: Path, target: Path, kind: str) -> Path:
+    """`model` in another format of llama.cpp's, made by its own tool."""
+    if not target.exists():
+        partial = target.with_suffix(".partial")
+        run(tools / "llama-quantize", "--allow-requantize", model, partial, kind, str(os.cpu_count()))
+        partial.rename(target)
+    return target
 
 
 def main() -> None:

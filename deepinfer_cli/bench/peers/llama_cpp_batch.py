@@ -108,7 +108,7 @@ class _Flight:
         slot = self._slots[i]
         assert slot is not None
         slot.made.append(token)
-        if len(slot.made) == self._job.max_tokens:
+        if len(slot.made) == self._job.max_tokens or token in self._job.stop_token_ids:
             self._counts[slot.request] = len(slot.made)
             self._engine.forget_sequence(i)
             self._slots[i] = None
