@@ -102,6 +102,7 @@ class ConstraintMatcher:
     def rollback(self, num_tokens: int) -> bool: ...
     # Tokens of which each is the only one that the mask allows after those before it.
     def forced(self, vocab_size: int, max_tokens: int = 64) -> list[int]: ...
+    def can_ask(self) -> bool: ...  # validate() of one token says what a mask would
     def done(self) -> bool: ...  # only end-of-sequence may follow
     def is_accepting(self) -> bool: ...  # the text may end here
     def error(self) -> str: ...  # empty while healthy
@@ -357,6 +358,7 @@ class Engine:
         max_context: int = 0,  # 0 = the model's limit
         prefix_cache: bool = True,
         jump_forward: bool = True,  # what a constraint forces is computed together; the same results
+        ask_above: int = 512,  # tokens that a mask allows; the next is made only if needed; the same results
         max_waiting: int = 256,
         max_finished: int = 1024,
         eos_token_ids: list[int] = ...,

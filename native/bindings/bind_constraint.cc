@@ -92,6 +92,7 @@ void bind_constraint(nb::module_& m) {
             return forced_tokens(matcher, vocab_size, max_tokens);
           },
           "vocab_size"_a, "max_tokens"_a = 64, no_gil)
+      .def("can_ask", &ConstraintMatcher::can_ask, no_gil)
       .def("done", &ConstraintMatcher::done, no_gil)
       .def("is_accepting", &ConstraintMatcher::is_accepting, no_gil)
       .def("error", &ConstraintMatcher::error, no_gil);

@@ -363,6 +363,7 @@ nb::dict stats_dict(const PyEngine& engine) {
   d["num_cached_tokens"] = s.num_cached_tokens;
   d["num_generated_tokens"] = s.num_generated_tokens;
   d["num_forced_tokens"] = s.num_forced_tokens;
+  d["num_masks_spared"] = s.num_masks_spared;
   d["num_preemptions"] = s.num_preemptions;
   d["num_failed_steps"] = s.num_failed_steps;
   d["num_running"] = s.num_running;
@@ -377,8 +378,9 @@ nb::dict stats_dict(const PyEngine& engine) {
 void init_engine(PyEngine* self, Executor& executor, ThreadPool& pool, std::shared_ptr<TokenTable> tokens,
                  std::vector<int32_t> num_blocks, int32_t max_num_seqs, int32_t max_step_tokens,
                  int32_t prefill_chunk, int32_t max_context, bool prefix_cache, bool jump_forward,
-                 int32_t max_waiting, int32_t max_finished, std::vector<int32_t> eos_token_ids,
-                 int32_t debug_preempt_every, double debug_busy_wait, bool debug_checks) {
+                 int32_t ask_above, int32_t max_waiting, int32_t max_finished,
+                 std::vector<int32_t> eos_token_ids, int32_t debug_preempt_every, double debug_busy_wait,
+                 bool debug_checks) {
   EngineConfig config;
   config.num_blocks = std::move(num_blocks);
   config.max_num_seqs = max_num_seqs;
@@ -387,6 +389,7 @@ void init_engine(PyEngine* self, Executor& executor, ThreadPool& pool, std::shar
   config.max_context = max_context;
   config.prefix_cache = prefix_cache;
   config.jump_forward = jump_forward;
+  config.ask_above = ask_above;
   config.max_waiting = max_waiting;
   config.max_finished = max_finished;
   config.eos_token_ids = std::move(eos_token_ids);
@@ -409,9 +412,9 @@ void bind_engine(nb::module_& m) {
            "token_table"_a, nb::kw_only(), "num_blocks"_a, "max_num_seqs"_a = defaults.max_num_seqs,
            "max_step_tokens"_a = defaults.max_step_tokens, "prefill_chunk"_a = defaults.prefill_chunk,
            "max_context"_a = defaults.max_context, "prefix_cache"_a = defaults.prefix_cache,
-           "jump_forward"_a = defaults.jump_forward, "max_waiting"_a = defaults.max_waiting,
-           "max_finished"_a = defaults.max_finished, "eos_token_ids"_a = nb::list(),
-           "debug_preempt_every"_a = defaults.debug_preempt_every,
+           "jump_forward"_a = defaults.jump_forward, "ask_above"_a = defaults.ask_above,
+           "max_waiting"_a = defaults.max_waiting, "max_finished"_a = defaults.max_finished,
+           "eos_token_ids"_a = nb::list(), "debug_preempt_every"_a = defaults.debug_preempt_every,
            "debug_busy_wait"_a = defaults.debug_busy_wait, "debug_checks"_a = defaults.debug_checks)
       .def("try_submit", &PyEngine::try_submit, "request"_a)
       .def("poll", &PyEngine::poll, "max"_a, "timeout_s"_a)

@@ -76,6 +76,12 @@ struct Llguidance::Impl {
         fail(ErrorCode::kBadRequest, "end-of-sequence token ", eos, " is outside the vocabulary of ", size);
   }
 
+  // The library's validation, unlike its masks, takes a token without bytes.
+  bool has_spelling(size_t id) const {
+    const std::string& token = vocabulary.tokens[id];
+    return !token.empty() && (vocabulary.special[id] || token[0] != kSpecialMark);
+  }
+
   // An id without bytes is never allowed. So are special tokens, and ordinary ones that would look like them.
   std::string spelling(size_t id) const {
     const std::string& token = vocabulary.tokens[id];
@@ -173,9 +179,17 @@ class LlguidanceMatcher : public ConstraintMatcher {
     std::vector<uint32_t> ids;
     for (const int32_t token : tokens) {
       if (token < 0 || static_cast<size_t>(token) >= engine_->vocabulary.tokens.size()) break;
+      if (!engine_->has_spelling(static_cast<size_t>(token))) break;
       ids.push_back(static_cast<uint32_t>(token));
     }
     return std::max(0, f_.validate_tokens(matcher_.get(), ids.data(), ids.size()));
+  }
+
+  // Where bytes are forced, the mask has their one spelling, validation takes all. The library keeps what it
+  // finds here for the mask.
+  bool can_ask() override {
+    uint32_t first = 0;
+    return !f_.is_stopped(matcher_.get()) && f_.compute_ff_tokens(matcher_.get(), &first, 1) == 0;
   }
 
   bool rollback(int num_tokens) override {

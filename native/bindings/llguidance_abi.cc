@@ -34,6 +34,7 @@ Functions look_up_all(void* library, const std::string& path) {
   look_up(library, path, "llg_matcher_get_mask_byte_size", f.get_mask_byte_size);
   look_up(library, path, "llg_matcher_consume_token", f.consume_token);
   look_up(library, path, "llg_matcher_validate_tokens", f.validate_tokens);
+  look_up(library, path, "llg_matcher_compute_ff_tokens", f.compute_ff_tokens);
   look_up(library, path, "llg_matcher_rollback", f.rollback);
   look_up(library, path, "llg_matcher_is_accepting", f.is_accepting);
   look_up(library, path, "llg_matcher_is_stopped", f.is_stopped);

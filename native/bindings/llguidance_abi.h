@@ -65,6 +65,7 @@ struct Functions {
   size_t (*get_mask_byte_size)(const Matcher*);
   int32_t (*consume_token)(Matcher*, uint32_t);
   int32_t (*validate_tokens)(Matcher*, const uint32_t*, size_t);
+  int32_t (*compute_ff_tokens)(Matcher*, uint32_t* ids, size_t capacity);  // what is forced, spelled one way
   int32_t (*rollback)(Matcher*, size_t);
   bool (*is_accepting)(Matcher*);
   bool (*is_stopped)(const Matcher*);

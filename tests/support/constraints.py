@@ -82,6 +82,10 @@ class ConstrainedEngine:
         return [done[i] for i in range(len(requests))]
 
     @property
+    def num_masks_spared(self) -> int:
+        return int(self._engine.stats()["num_masks_spared"])
+
+    @property
     def num_forced(self) -> int:
         return int(self._engine.stats()["num_forced_tokens"])
 

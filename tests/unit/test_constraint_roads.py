@@ -100,6 +100,25 @@ def test_asking_and_going_back_change_nothing(backend: ConstraintBackend, gramma
         assert (driven.done(), driven.is_accepting()) == (plain.done(), plain.is_accepting())
 
 
+STRINGS = of_schema({"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 9}})
+
+
+@pytest.mark.parametrize("grammar", [*GRAMMARS, STRINGS])
+def test_what_may_be_asked_is_what_the_mask_has(backends: dict[str, ConstraintBackend], grammar: str) -> None:
+    template = backends["native"].compile(grammar)
+    matcher, num_asked = template.clone(), 0
+    for token in walk(template, random.Random(grammar), 12):
+        if matcher.can_ask():
+            num_asked += 1
+            accepted = [t for t in range(SIZE) if matcher.validate([t]) == 1]
+            assert accepted == allowed_ids(matcher)
+        else:
+            assert len(allowed_ids(matcher)) == 1
+        assert matcher.accept(token)
+    assert num_asked or grammar in GRAMMARS[:12]  # texts that are forced as a whole
+    assert not backends["python"].compile(grammar).clone().can_ask()
+
+
 @pytest.mark.parametrize("grammar", GRAMMARS)
 def test_forced_is_what_the_mask_leaves_no_choice_about(backend: ConstraintBackend, grammar: str) -> None:
     template = backend.compile(grammar)
@@ -192,6 +211,30 @@ def test_rows_fit_their_schemas_whoever_is_beside_them(backend: ConstraintBacken
     with ConstrainedEngine(num_threads=1) as engine:
         alone, _ = requests(backend, range(40, 46))
         assert [shown(row) for row in engine.run(alone)] == expected[40:46]
+
+
+def test_masks_that_nobody_needed_change_nothing(backends: dict[str, ConstraintBackend]) -> None:
+    backend = backends["native"]
+    work, _ = requests(backend, range(200, 264))
+    strings = backend.compile(STRINGS)
+    for i in range(64, 96):
+        penalty = 1.2 if i % 3 == 0 else 1.0
+        params = _native.SamplingParams(
+            max_tokens=60,
+            temperature=i % 4 / 2,
+            min_p=0.01 * (i % 2),
+            repetition_penalty=penalty,
+            logit_bias=[(40 + i, 3.0)],
+            top_logprobs=i % 3 - 1,
+        )
+        work.append(_native.Request(i, [5, 6, i], params, seed=i, constraint=strings))
+    rows, spared = [], []
+    for ask_above in (10**9, 512, 20, 0):
+        with ConstrainedEngine(ask_above=ask_above) as engine:
+            rows.append([shown(row) for row in engine.run(work)])
+            spared.append(engine.num_masks_spared)
+    assert rows[0] == rows[1] == rows[2] == rows[3]
+    assert spared[0] == 0 < spared[2] <= spared[3]
 
 
 def test_both_roads_give_the_same_rows(backends: dict[str, ConstraintBackend]) -> None:

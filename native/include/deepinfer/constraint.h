@@ -18,6 +18,9 @@ class ConstraintMatcher {
   virtual bool fill_mask(std::span<uint32_t> mask) = 0;
   virtual bool accept(int32_t token) = 0;                     // a token that is refused changes nothing
   virtual int validate(std::span<const int32_t> tokens) = 0;  // how many of them would be accepted
+  // Whether validate() of a single token says just what the next mask would say of it. It may where the mask
+  // asks for one spelling of several. False also where it would take long to find out.
+  virtual bool can_ask() { return false; }
   virtual bool rollback(int num_tokens) = 0;
   virtual bool done() = 0;                // the text is complete; only end-of-sequence may follow
   virtual bool is_accepting() = 0;        // the text may end here, or go on

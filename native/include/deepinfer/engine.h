@@ -20,6 +20,9 @@ struct EngineConfig {
   int32_t max_context = 0;          // tokens per sequence; 0 = the model's limit
   std::vector<int32_t> num_blocks;  // per cache group
   bool prefix_cache = true;
+  // After a mask that allows more tokens, a token is sampled without one and looked up in the matcher; a mask
+  // is made only if it is refused. The same results.
+  int32_t ask_above = 512;
   bool jump_forward = true;        // tokens that a constraint forces are computed together; the same results
   double forcing_seconds = 0.002;  // that one step takes at most, per constraint, to find what is forced
   int32_t max_waiting = 256;       // submitted but not yet admitted requests (back-pressure)
@@ -35,6 +38,7 @@ struct EngineStats {
   int64_t num_prompt_tokens = 0;  // computed, not counting cache hits
   int64_t num_cached_tokens = 0;
   int64_t num_generated_tokens = 0;
+  int64_t num_masks_spared = 0;   // tokens sampled under a constraint for which no mask was made
   int64_t num_forced_tokens = 0;  // of them: appended without a step of their own
   int64_t num_preemptions = 0;
   int64_t num_failed_steps = 0;  // that the executor threw in

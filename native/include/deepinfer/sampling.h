@@ -43,6 +43,7 @@ struct SampleInput {
 
 struct SampleOutput {
   int32_t token = -1;
+  int32_t best = -1;       // the token with the highest score
   TokenLogprobs logprobs;  // filled when params->top_logprobs >= 0
   std::string error;       // not empty: no token; the row ends
 };

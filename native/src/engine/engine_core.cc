@@ -58,7 +58,7 @@ EngineCore::EngineCore(Executor& executor, ThreadPool& pool, std::shared_ptr<con
       kv_(executor.cache_groups(), config_.num_blocks, config_.prefix_cache),
       scheduler_(scheduler_config(config_), kv_, this),
       rows_(pool),
-      constraints_(pool, config_.forcing_seconds) {
+      constraints_(pool, config_.forcing_seconds, config_.ask_above) {
   executor_.allocate_cache(config_.num_blocks);
   executor_.reserve(config_.max_step_tokens);
   stats_.num_blocks_total = kv_.num_blocks_total();
@@ -173,7 +173,7 @@ void EngineCore::make_masks() {
   for (const RowTask& task : rows_.tasks()) {
     SampleConstraint& constraint = task.sample->constraint;
     if (task.kind != RowTask::Kind::kSample || !constraint.is_active()) continue;
-    if (constraint.has_mask || !constraint.error.empty()) continue;
+    if (constraint.has_mask || constraint.is_asked || !constraint.error.empty()) continue;
     constraints_.add({.constraint = &constraint, .room = 1, .ends = task.sample->request->stop_tokens});
   }
   run_constraints();
@@ -186,6 +186,14 @@ void EngineCore::run_constraints() {
   stats_.constraint_seconds += seconds_since(started);
 }
 
+// Whether a token that is sampled without a mask would be sampled with it too, if it is allowed: not where
+// the mask decides which tokens are left to choose from, nor where tokens are held until the mask leaves no
+// other.
+static bool can_ask(const SamplingParams& sampling, int32_t num_output) {
+  const bool is_greedy = sampling.temperature < kMinTemperature;
+  return num_output >= sampling.min_tokens && (is_greedy || (sampling.top_k <= 0 && sampling.top_p >= 1.0f));
+}
+
 // The next masks, while nobody waits for them, and what they force. The step has been computed: it is not
 // tried again.
 void EngineCore::advance_constraints() {
@@ -196,6 +204,7 @@ void EngineCore::advance_constraints() {
     if (task.kind != RowTask::Kind::kSample || sample.constraint.compiled == nullptr) continue;
     if (!task.output.error.empty() || std::ranges::count(request.stop_tokens, token) > 0) continue;
     const bool was_started = sample.constraint.has_started;
+    if (sample.constraint.is_asked) ++stats_.num_masks_spared;
     if (!was_started && !sample.ends_with(request.request.constraint_after, token)) continue;
     sample.constraint.has_started = true;
     const int32_t num_output = sample.num_output() + 1;
@@ -205,6 +214,7 @@ void EngineCore::advance_constraints() {
                       .token = was_started ? token : -1,
                       .room = room,
                       .max_forced = config_.jump_forward ? std::min(room, kMaxForced) : 0,
+                      .can_ask = can_ask(request.request.sampling, num_output),
                       .ends = request.stop_tokens});
   }
   run_constraints();

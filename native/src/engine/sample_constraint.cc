@@ -51,7 +51,7 @@ using Time = Clock::time_point;
 
 void begin(const Item& item, int32_t vocab_size) {
   SampleConstraint& c = *item.constraint;
-  c.has_mask = false;
+  c.has_mask = c.is_asked = false;
   c.only = -1;
   c.forced.clear();
   c.mask.resize((static_cast<size_t>(vocab_size) + 31) / 32);
@@ -61,6 +61,12 @@ void begin(const Item& item, int32_t vocab_size) {
 void fail_item(const Item& item, const char* what) {
   const std::string why = item.constraint->matcher ? item.constraint->matcher->error() : "";
   item.constraint->error = str_cat("the constraint failed: ", why.empty() ? what : why);
+}
+
+int count_allowed(std::span<const uint32_t> mask) {
+  int num_allowed = 0;
+  for (const uint32_t word : mask) num_allowed += std::popcount(word);
+  return num_allowed;
 }
 
 // After a token: whether a mask is wanted.
@@ -86,10 +92,23 @@ int32_t on_mask(const Item& item, bool is_ok, int32_t vocab_size, Time deadline)
   if (is_forced && std::ssize(c.forced) < item.max_forced && Clock::now() < deadline) return only;
   c.has_mask = true;
   c.only = is_forced ? only : -1;
+  if (only < 0) c.num_allowed = count_allowed(c.mask);
   return -1;
 }
 
 }  // namespace
+
+bool allows_sampled(SampleConstraint& constraint, const SampleOutput& output) {
+  const auto allows = [&](int32_t token) { return constraint.matcher->validate({&token, 1}) == 1; };
+  return output.error.empty() && allows(output.token) && (output.best == output.token || allows(output.best));
+}
+
+void make_refused_mask(SampleConstraint& constraint, std::span<const int32_t> ends, int32_t vocab_size) {
+  const Item item{.constraint = &constraint, .ends = ends};
+  constraint.is_asked = false;
+  on_mask(item, constraint.matcher->fill_mask(constraint.mask), vocab_size, Time::max());
+  constraint.num_allowed = 0;  // the next one is made at once
+}
 
 ConstraintWork::Time ConstraintWork::deadline(size_t num_items) const {
   const double seconds = forcing_seconds_ * static_cast<double>(num_items);
@@ -123,6 +142,8 @@ void ConstraintWork::run_alone(const Item& item, int32_t vocab_size) const {
     begin(item, vocab_size);
     bool goes_on = item.token < 0 || on_accepted(item, c.matcher->accept(item.token));
     while (goes_on) {
+      c.is_asked = item.can_ask && c.num_allowed > ask_above_ && c.matcher->can_ask();
+      if (c.is_asked) break;
       const int32_t token = on_mask(item, c.matcher->fill_mask(c.mask), vocab_size, until);
       if (token < 0) break;
       const bool is_ok = c.matcher->accept(token);

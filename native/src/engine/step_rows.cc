@@ -99,6 +99,17 @@ void StepRows::run(RowTask& task, std::span<const float> logits, SamplerScratch&
     case RowTask::Kind::kSample: break;
   }
   SampleInput input;
+  input.logits = logits;
+  input.params = &request.sampling;
+  input.key = {request.seed, sample.order.sample, task.position};
+  const TokenCounts& counts = sample.counts_now();
+  input.counts = counts.empty() ? nullptr : &counts;
+  if (sample.constraint.is_asked) {
+    output = sample_row(input, scratch);
+    if (allows_sampled(sample.constraint, output)) return;
+    output = {};
+    make_refused_mask(sample.constraint, sample.request->stop_tokens, vocab_size_);
+  }
   if (sample.constraint.is_active()) {
     output.error = sample.constraint.error;
     if (!output.error.empty()) return;
@@ -109,11 +120,6 @@ void StepRows::run(RowTask& task, std::span<const float> logits, SamplerScratch&
     }
     input.mask = sample.constraint.mask;
   }
-  input.logits = logits;
-  input.params = &request.sampling;
-  input.key = {request.seed, sample.order.sample, task.position};
-  const TokenCounts& counts = sample.counts_now();
-  input.counts = counts.empty() ? nullptr : &counts;
   input.held = sample.request->held_tokens(sample);
   output = sample_row(input, scratch);
 }

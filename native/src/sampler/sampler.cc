@@ -111,6 +111,7 @@ SampleOutput sample_row(const SampleInput& input, SamplerScratch& scratch) {
   output.token = is_few ? choose_of_few(row.top, input, scratch.candidates)
                         : choose(ops, row.scores, row.top, input, scratch);
   DI_CHECK(output.token >= 0);
+  output.best = row.top.index;
   if (input.params->top_logprobs >= 0)
     output.logprobs = score_token(ops, input.logits, row.raw.max, output.token, input.params->top_logprobs);
   return output;

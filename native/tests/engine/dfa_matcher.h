@@ -44,8 +44,10 @@ class DfaMatcher : public ConstraintMatcher {
     DfaMatcher copy = *this;
     int num = 0;
     while (num < static_cast<int>(tokens.size()) && copy.accept(tokens[static_cast<size_t>(num)])) ++num;
-    return num;
+    const bool can_end = num < static_cast<int>(tokens.size()) && copy.is_accepting();
+    return can_end && tokens[static_cast<size_t>(num)] == dfa_->eos ? num + 1 : num;
   }
+  bool can_ask() override { return error().empty() && states_.back() % 3 != 2; }  // sometimes
   bool rollback(int num_tokens) override {
     if (num_tokens >= static_cast<int>(states_.size())) return false;
     states_.resize(states_.size() - static_cast<size_t>(num_tokens));

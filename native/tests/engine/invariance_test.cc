@@ -46,6 +46,7 @@ EngineConfig engine_config(Draw& draw, const std::vector<CacheGroupSpec>& groups
   config.max_context = kContext;
   config.prefix_cache = draw.one_in(2);
   config.jump_forward = draw.one_in(2);
+  config.ask_above = draw.pick(std::array{0, 1, 2, 512});
   config.forcing_seconds = draw.one_in(3) ? 2e-7 : 1;  // cut short anywhere
   config.debug_checks = true;
   config.eos_token_ids = {0};
