@@ -58,7 +58,7 @@ EngineCore::EngineCore(Executor& executor, ThreadPool& pool, std::shared_ptr<con
       kv_(executor.cache_groups(), config_.num_blocks, config_.prefix_cache),
       scheduler_(scheduler_config(config_), kv_, this),
       rows_(pool),
-      constraints_(pool, config_.forcing_seconds, config_.ask_above) {
+      constraints_(pool, config_.forcing_seconds) {
   executor_.allocate_cache(config_.num_blocks);
   executor_.reserve(config_.max_step_tokens);
   stats_.num_blocks_total = kv_.num_blocks_total();
@@ -210,12 +210,13 @@ void EngineCore::advance_constraints() {
     const int32_t num_output = sample.num_output() + 1;
     const int32_t room = std::min(request.request.sampling.max_tokens - num_output,
                                   config_.max_context - request.num_prompt() - num_output);
-    constraints_.add({.constraint = &sample.constraint,
-                      .token = was_started ? token : -1,
-                      .room = room,
-                      .max_forced = config_.jump_forward ? std::min(room, kMaxForced) : 0,
-                      .can_ask = can_ask(request.request.sampling, num_output),
-                      .ends = request.stop_tokens});
+    constraints_.add(
+        {.constraint = &sample.constraint,
+         .token = was_started ? token : -1,
+         .room = room,
+         .max_forced = config_.jump_forward ? std::min(room, kMaxForced) : 0,
+         .ask_above = can_ask(request.request.sampling, num_output) ? config_.ask_above : kNeverAsk,
+         .ends = request.stop_tokens});
   }
   run_constraints();
 }

@@ -51,7 +51,9 @@ using Time = Clock::time_point;
 
 void begin(const Item& item, int32_t vocab_size) {
   SampleConstraint& c = *item.constraint;
+  if (c.is_asked) c.guess.on_allowed();
   c.has_mask = c.is_asked = false;
+  c.ask_above = item.ask_above;
   c.only = -1;
   c.forced.clear();
   c.mask.resize((static_cast<size_t>(vocab_size) + 31) / 32);
@@ -77,6 +79,7 @@ bool on_accepted(const Item& item, bool is_ok) {
     return false;
   }
   c.is_done = c.matcher->done();
+  c.guess.follow(c.forced.empty() ? item.token : c.forced.back());
   return !c.is_done && item.room > std::ssize(c.forced);
 }
 
@@ -92,7 +95,7 @@ int32_t on_mask(const Item& item, bool is_ok, int32_t vocab_size, Time deadline)
   if (is_forced && std::ssize(c.forced) < item.max_forced && Clock::now() < deadline) return only;
   c.has_mask = true;
   c.only = is_forced ? only : -1;
-  if (only < 0) c.num_allowed = count_allowed(c.mask);
+  c.guess.on_mask(count_allowed(c.mask) > c.ask_above);
   return -1;
 }
 
@@ -104,10 +107,10 @@ bool allows_sampled(SampleConstraint& constraint, const SampleOutput& output) {
 }
 
 void make_refused_mask(SampleConstraint& constraint, std::span<const int32_t> ends, int32_t vocab_size) {
-  const Item item{.constraint = &constraint, .ends = ends};
+  const Item item{.constraint = &constraint, .ask_above = constraint.ask_above, .ends = ends};
   constraint.is_asked = false;
   on_mask(item, constraint.matcher->fill_mask(constraint.mask), vocab_size, Time::max());
-  constraint.num_allowed = 0;  // the next one is made at once
+  constraint.guess.on_refused();
 }
 
 ConstraintWork::Time ConstraintWork::deadline(size_t num_items) const {
@@ -142,7 +145,7 @@ void ConstraintWork::run_alone(const Item& item, int32_t vocab_size) const {
     begin(item, vocab_size);
     bool goes_on = item.token < 0 || on_accepted(item, c.matcher->accept(item.token));
     while (goes_on) {
-      c.is_asked = item.can_ask && c.num_allowed > ask_above_ && c.matcher->can_ask();
+      c.is_asked = c.ask_above != kNeverAsk && c.guess.is_worth_asking() && c.matcher->can_ask();
       if (c.is_asked) break;
       const int32_t token = on_mask(item, c.matcher->fill_mask(c.mask), vocab_size, until);
       if (token < 0) break;

@@ -1,8 +1,11 @@
 // The constraint of one sample, between its matcher and the step that samples under it.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -13,6 +16,38 @@
 #include "deepinfer/threads.h"
 
 namespace deepinfer {
+
+inline constexpr int32_t kNeverAsk = std::numeric_limits<int32_t>::max();
+
+// Whether the next mask is likely to allow much, so that it pays to try without: as it was after the same
+// token, else as it was last, unless trying has failed too often. Results do not depend on it.
+class MaskGuess {
+ public:
+  bool is_worth_asking() const { return now_ == kMuch && trust_ > 0; }
+  void follow(int32_t token) {
+    slot_ = static_cast<size_t>(token) % seen_.size();
+    if (seen_[slot_] != kUnknown) now_ = seen_[slot_];
+  }
+  void on_mask(bool is_much) {
+    seen_[slot_] = now_ = is_much ? kMuch : kLittle;
+    trust_ = std::max(trust_, 1);
+  }
+  void on_allowed() {
+    seen_[slot_] = now_ = kMuch;
+    trust_ = std::min(trust_ + 1, kMostTrust);
+  }
+  void on_refused() {  // once its mask is made: where that allows little, it was the guess that failed
+    if (now_ == kMuch) trust_ = std::max(trust_ - 1, 0);
+  }
+
+ private:
+  enum Width : uint8_t { kUnknown, kLittle, kMuch };
+  static constexpr int kMostTrust = 3;
+  std::array<Width, 256> seen_{};  // after a token, by its id modulo their number
+  size_t slot_ = 0;
+  Width now_ = kUnknown;
+  int trust_ = kMostTrust;
+};
 
 struct SampleConstraint {
   const ConstraintTemplate* compiled = nullptr;  // null: free text
@@ -27,7 +62,8 @@ struct SampleConstraint {
 
   // No mask is made unless the token that would be sampled without one is refused.
   bool is_asked = false;
-  int num_allowed = 0;  // by the last mask that forced nothing; 0 after a refusal
+  int32_t ask_above = kNeverAsk;
+  MaskGuess guess;
 
   // Tokens that follow the one just sampled, accepted but not yet part of the result; the mask is for the
   // token after them.
@@ -59,16 +95,14 @@ class ConstraintWork {
  public:
   // forcing_seconds: how long a matcher is asked for forced tokens in one run(); masks of long forced texts
   // are slow. What is not found now is found later, with the same results.
-  // ask_above: as in EngineConfig.
-  ConstraintWork(ThreadPool& pool, double forcing_seconds, int32_t ask_above)
-      : pool_(pool), forcing_seconds_(forcing_seconds), ask_above_(ask_above) {}
+  ConstraintWork(ThreadPool& pool, double forcing_seconds) : pool_(pool), forcing_seconds_(forcing_seconds) {}
 
   struct Item {
     SampleConstraint* constraint = nullptr;
     int32_t token = -1;                  // that was sampled; -1 = none, only a mask is wanted
     int32_t room = 0;                    // tokens that the sample may still get after it
     int32_t max_forced = 0;              // of them that may be decided here
-    bool can_ask = false;                // a token sampled without a mask is the same if it is allowed
+    int32_t ask_above = kNeverAsk;       // as in EngineConfig; only where what is allowed is sampled so or so
     std::span<const int32_t> ends = {};  // tokens that end the sample: never forced
   };
   void add(const Item& item) { items_.push_back(item); }
@@ -84,7 +118,6 @@ class ConstraintWork {
 
   ThreadPool& pool_;
   double forcing_seconds_;
-  int32_t ask_above_;
   std::vector<Item> items_;
 };
 
