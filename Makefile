@@ -8,6 +8,9 @@ JOBS ?= $(shell nproc)
 CMAKE = $(BIN)/cmake
 NATIVE_SOURCES := $(shell find native -name '*.cc' -o -name '*.h' -o -name '*.inc' -o -name 'CMakeLists.txt' -o -name '*.cmake')
 
+# Tests start the command some 600 times: compiled modules are kept between starts even where the caller's shell says not to.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help tools setup build demo test test-all test-native invariance lint fmt docs schema asan tsan test-arm fuzz torture reliability clean
 
