@@ -16,6 +16,7 @@ from deepinfer_cli.constraints.finite import check_finite
 from deepinfer_cli.constraints.keywords import Document, is_number, read_document
 from deepinfer_cli.constraints.regex import search_patterns
 from deepinfer_cli.constraints.schema_text import read_schema
+from deepinfer_cli.constraints.together import check_together
 from deepinfer_cli.constraints.types import ConstraintError, ConstraintOptions
 
 Schema: TypeAlias = bool | dict[str, Any]
@@ -117,7 +118,9 @@ class Writer:
             raise ConstraintError("unsupported_schema", message, self._needs_escapes[0])
         if root is False:
             raise ConstraintError("bad_schema", "no value fits the schema", "")
-        check_finite(root, self._defs, {name: self.document.pointers[i] for i, name in self._names.items()})
+        places = {name: self.document.pointers[i] for i, name in self._names.items()}
+        check_finite(root, self._defs, places)
+        check_together(root, self._defs, places)
         written: dict[str, Any] = {} if root is True else dict(root)
         if self._defs:
             written["$defs"] = self._defs

@@ -18,6 +18,7 @@ from typing import Any, Final, NoReturn
 from deepinfer_cli.constraints import charset
 from deepinfer_cli.constraints.pattern_complement import TooLarge, others
 from deepinfer_cli.constraints.pattern_scan import Scanned, scan
+from deepinfer_cli.constraints.together import MAX_TOGETHER
 from deepinfer_cli.constraints.types import ConstraintError
 from deepinfer_cli.errors import in_short
 
@@ -48,6 +49,8 @@ def lark(pattern: str) -> str:
     """The engine's grammar of the texts that `re.fullmatch(pattern, text)` takes."""
     writer, items, flags = _open(pattern, ecma=False)
     ahead, rest = _look_aheads(items)
+    if len(ahead) >= MAX_TOGETHER:
+        writer.refuse(f"more than {MAX_TOGETHER - 1} look-aheads", ("(?=", "(?!"))
     parts = [writer.look_ahead(item, flags) for item in ahead]
     parts.append(f"/{writer.sequence(rest, flags, '', '') or '(?:)'}/")
     return "start: TEXT\nTEXT: " + " & ".join(parts)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from deepinfer_cli.constraints.ebnf import checks
 from deepinfer_cli.constraints.ebnf.emit import MAX_DEPTH
 from deepinfer_cli.constraints.ebnf.grammar import Builder, Grammar, Ref, Source, Text, children, shown
+from deepinfer_cli.constraints.together import MAX_TOGETHER
 from deepinfer_cli.constraints.types import ConstraintError
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 START = "start"
 _MAX_BRACKETS = 100  # the engine's own parser takes somewhat more
+MAX_ALTERNATIVES = 15_000  # the engine's time grows with their square
 _NUM_KEPT = 8
 _TOKENS = re.compile(
     r"""(?P<space>[ \t\r\n]++|//[^\n]*+|\#[^\n]*+)
@@ -76,6 +78,8 @@ class _Reader:
         self.builder = Builder(self.source)
         self.imported: dict[str, int] = {}
         self.num_ignored = 0
+        self.num_together = 0  # signs & of the whole grammar
+        self.num_alternatives = 0
         self.last = ""  # token before
 
     def read(self) -> Grammar:
@@ -140,7 +144,16 @@ class _Reader:
             builder.open(_CLOSING[text], at, 0 if text == "[" else 1)
         elif text in _CLOSING.values():
             builder.close(text, at)
+        elif text == "&":
+            self.num_together += 1
+            if self.num_together >= MAX_TOGETHER:
+                what = f"'&' is taken up to {MAX_TOGETHER - 1} times"
+                self.source.refuse(at, what, "unsupported_schema")
         elif text == "|":
+            self.num_alternatives += 1
+            if self.num_alternatives >= MAX_ALTERNATIVES:
+                what = f"more than {MAX_ALTERNATIVES:,} alternatives are too many for the engine"
+                self.source.refuse(at, what, "unsupported_schema")
             builder.alternative()
         elif text in ("*", "?"):
             builder.repeat_last(0, None, at)

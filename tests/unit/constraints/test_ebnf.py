@@ -85,6 +85,8 @@ REFUSED = (
     ("lark", 'start: "a" b\n', "bad_schema", "line 1, column 12 of the grammar: the rule 'b'"),
     ("lark", 'start: "a" | b\nb: "c" b\n', "bad_schema", "never finishes"),
     ("lark", 'a: "b"', "bad_schema", "no rule 'start'"),
+    ("lark", "start: X\nX: " + " & ".join(f"/.*a.{{{i}}}/" for i in range(9)), "unsupported_schema", "'&'"),
+    ("lark", "start: " + " | ".join(f'"w{i}"' for i in range(50_000)), "unsupported_schema", "alternatives"),
     ("auto", "no grammar", "bad_schema", "no rule"),
     ("auto", "A ::= \"\\n\"", "bad_schema", "GBNF or W3C"),
 )  # fmt: skip

@@ -242,6 +242,21 @@ REFUSED: list[tuple[Any, str, str | None, str]] = [
     ({"type": "array", "uniqueItems": True}, "unsupported_schema", "/uniqueItems", "uniqueItems"),
     ({"type": "array", "contains": {"const": 7}}, "unsupported_schema", "/contains", "contains"),
     ({"not": {"pattern": "a"}}, "unsupported_schema", "/not", "not"),
+    # The engine's time to meet patterns doubles with each.
+    ({"allOf": [{"pattern": f"a.{{{i}}}"} for i in range(9)]}, "unsupported_schema", "", "8 patterns"),
+    (
+        {
+            "items": {"$ref": "#/$defs/0"},
+            "$defs": {
+                str(i): {"pattern": f"a.{{{i}}}", "allOf": [{"$ref": f"#/$defs/{(i + 1) % 9}"}]}
+                for i in range(8)
+            }
+            | {"8": {"anyOf": [{"maxLength": 90}, {"pattern": "b"}]}},
+        },
+        "unsupported_schema",
+        "",
+        "8 patterns",
+    ),
     ({"if": {"pattern": "a"}, "then": False}, "unsupported_schema", "/if", "if"),
     ({"propertyNames": {"format": "date"}}, "unsupported_schema", "/propertyNames", "propertyNames"),
     (

@@ -36,6 +36,7 @@ def test_case(case: dict[str, Any]) -> None:
 
 REFUSED = [
     ("[a-", "bad_schema", "position 0"),
+    ("(?=.*[ab]c)" * 8 + "[a-c]+", "unsupported_schema", "look-aheads"),
     ("(a", "bad_schema", "unterminated"),
     ("\\", "bad_schema", "escape"),
     ("a{3,1}", "bad_schema", "repeat"),
