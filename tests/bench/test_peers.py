@@ -133,7 +133,8 @@ def test_the_table_has_speed_and_quality_side_by_side(monkeypatch: pytest.Monkey
     part, _, _ = measured("prefill-512", monkeypatch)
     shapes = Shapes(2e6, 1e5, 1e6, 100.0, 10.0)
     quality = [{"engine": "deepinfer-fast", "mean_kl": 2.5e-3, "top1": 0.97}]
-    text = record.table({"parts": [part], "quality": quality}, shapes)
+    text = record.page({"what": record.WHAT, "parts": [part], "quality": quality}, shapes)
+    assert text.startswith("# ") and record.WHAT in text
     assert "2.50e-03 (97.00) / -" in text and "**3.00** [3.00, 3.00]" in text
     ops, num_bytes = amounts("prefill-512", shapes)
     assert ops == 512 * 2e6 + 1e5 + 10.0 * 512 * 513 / 2 and num_bytes == 1e6

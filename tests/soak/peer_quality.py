@@ -164,8 +164,8 @@ def main() -> None:
         record.save(kept, arguments.output)
         print(f"{name:<16} KL {figures['mean_kl']:.3e}  top-1 {100 * figures['top1']:.2f} %", flush=True)
     if arguments.table:
-        shown = record.table(record.load(arguments.output), read_shapes(arguments.model))
-        arguments.table.write_text(shown + "\n", encoding="utf-8")
+        page = record.page(record.load(arguments.output), read_shapes(arguments.model))
+        arguments.table.write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":

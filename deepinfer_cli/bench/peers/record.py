@@ -150,7 +150,8 @@ def table(record: Mapping[str, Any], shapes: Shapes | None) -> str:
             f"{r.peer_rate:.{digits}f}{unit}",
             ratio,
             str(r.num_pairs),
-            f"{r.rss_ratio:.2f}",
+            # Of step workloads it says more about what stays in a prefix cache from run to run.
+            f"{r.rss_ratio:.2f}" if r.workload in (*JOBS, START) else "-",
             " / ".join(f"{100 * share:.0f} %" for share in r.shares.values()) or "-",
             f"{_quality(quality.get(r.ours))} / {_quality(quality.get(r.peer))}",
             f"{100 * r.others_share:.0f} %",
@@ -158,6 +159,25 @@ def table(record: Mapping[str, Any], shapes: Shapes | None) -> str:
         ]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def page(record: Mapping[str, Any], shapes: Shapes | None) -> str:
+    """The table with what its reader must know."""
+    about = record["parts"][-1]["machine"] if record["parts"] else {}
+    return f"""# Beside other engines
+
+{record["what"]} Rates are tokens per second of that cost: computed ones of `prefill` and `decode`, made
+ones of jobs. `RSS ratio`: our peak memory over theirs.
+
+`others`: what other processes took of the machine meanwhile; walls are not measurable from {100 * QUIET:.0f} % on.
+Limits are those measured in the same part, for ours; a model that fits into the last-level cache can be read
+faster than memory. KL is the mean distance to fp32 in nats, with the top-1 agreement.
+
+Machine: {about.get("cpu")}, {about.get("num_cpus")} CPUs. How it is measured: [README](README.md). Written by
+`make peer-speed` from `peers.json`.
+
+{table(record, shapes)}
+"""
 
 
 def _quality(figures: Mapping[str, Any] | None) -> str:
