@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from deepinfer_cli.config import load_jsonschema
 from tests.support.small_model import small_model as small_model_file
+
+
+load_jsonschema.load()  # before a test imports it the slow way
 
 
 def pytest_configure() -> None:

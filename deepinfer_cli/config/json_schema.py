@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from deepinfer_cli.config import load_jsonschema
 from deepinfer_cli.config.settings import PROFILES_KEY, all_settings
 from deepinfer_cli.config.spec import Setting
 from deepinfer_cli.config.values import FAILURES_PATTERN, SHARD_PATTERN, SIZE_PATTERN, shown, wanted
@@ -105,8 +106,7 @@ def run_config_schema() -> dict[str, Any]:
 
 def check_file(found: YamlSettings) -> None:
     """Check what a file says against the schema; a ConfigError names file, line, column, key and value."""
-    import jsonschema
-
+    jsonschema = load_jsonschema.load()
     document: dict[str, Any] = dict(found.values)
     if found.profiles:
         document[PROFILES_KEY] = {name: dict(values) for name, values in found.profiles.items()}

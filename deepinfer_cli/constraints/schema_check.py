@@ -12,7 +12,7 @@ from typing import Any
 
 import referencing
 
-from deepinfer_cli.constraints import load_jsonschema
+from deepinfer_cli.config import load_jsonschema
 from deepinfer_cli.constraints.json_value import ExactFloat, parse_json
 from deepinfer_cli.errors import in_short
 

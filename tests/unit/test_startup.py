@@ -42,6 +42,14 @@ def test_nothing_heavy_is_imported(args: list[str], also: tuple[str, ...]) -> No
     assert not imported_by(*args) & (HEAVY | set(also))
 
 
+def test_a_config_file_is_checked_without_the_grammar_of_iris(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("max_tokens: 3\n")
+    path = write_rows(tmp_path / "rows.jsonl", [{"prompt": "x"}])
+    found = imported_by("run", "--model", "fake", "--config", str(config), str(path))
+    assert "jsonschema" in found and "lark" not in found
+
+
 def test_help_of_run_needs_no_torch_and_no_numpy() -> None:
     assert not imported_by("run", "--help") & {"torch", "numpy", "transformers", "tokenizers", "rich"}
 

@@ -52,7 +52,7 @@ def _document(text: str) -> tuple[str, int] | None:
 
 @lru_cache(maxsize=64)
 def _validator(schema_text: str) -> Any:
-    from deepinfer_cli.constraints.load_jsonschema import load
+    from deepinfer_cli.config.load_jsonschema import load
 
     schema = json.loads(schema_text)
     kind = load().validators.validator_for(schema)
