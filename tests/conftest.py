@@ -10,7 +10,6 @@ import pytest
 from deepinfer_cli.config import load_jsonschema
 from tests.support.small_model import small_model as small_model_file
 
-
 load_jsonschema.load()  # before a test imports it the slow way
 
 
