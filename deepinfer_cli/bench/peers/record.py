@@ -169,9 +169,9 @@ def page(record: Mapping[str, Any], shapes: Shapes | None) -> str:
 {record["what"]} Rates are tokens per second of that cost: computed ones of `prefill` and `decode`, made
 ones of jobs. `RSS ratio`: our peak memory over theirs.
 
-`others`: what other processes took of the machine meanwhile; walls are not measurable from {100 * QUIET:.0f} % on.
-Limits are those measured in the same part, for ours; a model that fits into the last-level cache can be read
-faster than memory. KL is the mean distance to fp32 in nats, with the top-1 agreement.
+`others`: what other processes took of the machine meanwhile; from {100 * QUIET:.0f} % on walls are not
+measurable. Limits are those measured in the same part, for ours; a model that fits into the last-level cache
+can be read faster than memory. KL is the mean distance to fp32 in nats, with the top-1 agreement.
 
 Machine: {about.get("cpu")}, {about.get("num_cpus")} CPUs. How it is measured: [README](README.md). Written by
 `make peer-speed` from `peers.json`.
