@@ -14,6 +14,7 @@ from deepinfer_cli.bench.peers.bounds import Shapes, amounts, read_shapes
 from deepinfer_cli.bench.peers.deepinfer import DeepInferBatch, DeepInferSpeed
 from deepinfer_cli.bench.peers.engines import Engine
 from deepinfer_cli.bench.peers.job import Job
+from deepinfer_cli.bench.work import Limits
 from deepinfer_cli.bench.workloads import Workload
 from deepinfer_cli.errors import EngineError
 from tests.support.tiny_models import TinyLlama, cached
@@ -49,6 +50,8 @@ class Process:
 def engines_of(processes: list[Process], monkeypatch: pytest.MonkeyPatch) -> list[Engine]:
     by_name = {p.name: p for p in processes}
     monkeypatch.setattr(Engine, "start", lambda self, threads, mode: by_name[self.name])
+    limits = Limits(20.0, {"int8": 900.0, "bf16": 120.0, "fp32": 120.0})
+    monkeypatch.setattr(parts, "measure_limits", lambda arithmetics, pool: limits)
     kinds = {"deepinfer-fast": "deepinfer"}
     return [Engine(p.name, kinds.get(p.name, "llama.cpp"), Path("m.gguf")) for p in processes]
 

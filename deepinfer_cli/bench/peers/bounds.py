@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deepinfer_cli import _native as native
 from deepinfer_cli.bench.workloads import WORKLOADS
+from deepinfer_cli.models.headers import open_model_file
 
 _EMBEDDING = "token_embd.weight"
 _HEAD = "output.weight"
@@ -25,7 +25,7 @@ class Shapes:
 
 def read_shapes(path: Path) -> Shapes:
     """Of a GGUF file with one kind of layer."""
-    file = native.open_tensor_file(path)
+    file = open_model_file(path).native
     metadata: dict[str, Any] = file.metadata
     prefix = f"{metadata['general.architecture']}."
     layers = metadata[prefix + "block_count"]

@@ -19,7 +19,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from deepinfer_cli import _native as native
 from deepinfer_cli.bench.against import LivePeer
 from deepinfer_cli.bench.conditions import CpuClock, machine
 from deepinfer_cli.bench.peers.engines import Engine
@@ -28,6 +27,7 @@ from deepinfer_cli.bench.probes import best_of, measure_limits
 from deepinfer_cli.bench.work import ARITHMETICS, Limits
 from deepinfer_cli.bench.workloads import WORKLOADS
 from deepinfer_cli.errors import EngineError
+from deepinfer_cli.machine import thread_pool
 
 JOBS: Final = ("job-200", "job-200-eos")
 START: Final = "start"
@@ -112,7 +112,7 @@ def _rounded(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def _limits(num_threads: int) -> Limits:
-    return measure_limits(ARITHMETICS, native.ThreadPool(num_threads))
+    return measure_limits(ARITHMETICS, thread_pool(num_threads))
 
 
 def _others(before: CpuClock, own_seconds: float) -> float:
