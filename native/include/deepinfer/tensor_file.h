@@ -89,6 +89,10 @@ class TensorFile {
   // Only for tensors that lie in a file mapping: anonymous memory would lose its contents.
   virtual void drop_pages(const TensorInfo& tensor) const;
 
+  // Copies bytes [begin, begin + into.size()) of the tensor. Where it lies in a file they do not come through
+  // the mapping, so that rows read here and there leave no pages behind. Throws Error{kBadFile}.
+  virtual void read(const TensorInfo& tensor, uint64_t begin, std::span<std::byte> into) const;
+
  protected:
   FileFormat format_ = FileFormat::kGguf;
   std::vector<std::string> files_;

@@ -98,6 +98,9 @@ class GgufFile : public TensorFile {
     place_tensors();
     finish_tensors(tensors_, files_);
   }
+  void read(const TensorInfo& tensor, uint64_t begin, std::span<std::byte> into) const override {
+    file_->read(tensor.file_offset + begin, into);
+  }
 
  private:
   void read_header();

@@ -22,6 +22,8 @@ class MappedFile {
   const std::string& path() const { return path_; }
   const std::byte* data() const { return data_; }
   size_t size() const { return size_; }
+  // Copies bytes that lie inside the file without mapping their pages. Throws Error{kBadFile}.
+  void read(size_t begin, std::span<std::byte> into) const;
   std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
 
  private:
@@ -29,6 +31,7 @@ class MappedFile {
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
   bool is_mapped_ = false;
+  int fd_ = -1;  // of a mapped file, unless many files are open
 };
 
 }  // namespace deepinfer

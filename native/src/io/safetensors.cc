@@ -38,6 +38,9 @@ class SafetensorsFile : public TensorFile {
     flatten_config(path, read_json_file(path, kMaxConfigBytes), metadata_);
   }
   void finish() { finish_tensors(tensors_, files_); }
+  void read(const TensorInfo& tensor, uint64_t begin, std::span<std::byte> into) const override {
+    mapped_[static_cast<size_t>(tensor.file_index)]->read(tensor.file_offset + begin, into);
+  }
 
  private:
   std::vector<std::unique_ptr<MappedFile>> mapped_;

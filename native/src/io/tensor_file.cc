@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "deepinfer/status.h"
 #include "io/gguf.h"
@@ -88,6 +89,10 @@ void TensorFile::drop_pages(const TensorInfo& tensor) const {
   const uintptr_t first = (begin + page - 1) / page * page;
   const uintptr_t last = (begin + tensor.num_bytes) / page * page;
   if (last > first) madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+}
+
+void TensorFile::read(const TensorInfo& tensor, uint64_t begin, std::span<std::byte> into) const {
+  std::memcpy(into.data(), tensor.data + begin, into.size());
 }
 
 void finish_tensors(std::vector<TensorInfo>& tensors, const std::vector<std::string>& files) {

@@ -115,4 +115,20 @@ TEST(dropped_pages_come_back_from_the_file) {
   CHECK(before == std::string_view(reinterpret_cast<const char*>(w.data), w.num_bytes));
 }
 
+TEST(read_is_what_the_mapping_shows_and_an_error_where_the_file_has_shrunk) {
+  const deepinfer::testing::TempFolder folder;
+  GgufBytes bytes;
+  bytes.header(1, 0).tensor("w", {65536}, kF32, 0).data(262144);
+  std::string content = bytes.bytes();
+  for (size_t i = content.size() - 262144; i < content.size(); ++i) content[i] = static_cast<char>(i * 7);
+  const std::string path = folder.write("x.gguf", content);
+  const auto file = TensorFile::open(path);
+  const TensorInfo& w = *file->find("w");
+  std::vector<std::byte> part(5000);
+  file->read(w, 100'001, part);
+  CHECK(std::equal(part.begin(), part.end(), w.data + 100'001));
+  std::filesystem::resize_file(path, content.size() - 200'000);
+  CHECK(contains(deepinfer::testing::refusal([&] { file->read(w, 100'001, part); }), "shorter"));
+}
+
 TEST_MAIN()

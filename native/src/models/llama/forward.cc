@@ -34,6 +34,8 @@ class Llama final : public Model {
     info_.num_layers = shape_.num_layers;
     info_.num_parameters = weights_.num_parameters;
     info_.weight_bytes = weights_.num_bytes;
+    const DTypeInfo& dtype = dtype_info(weights_.embedding->dtype);
+    embedding_row_.resize(static_cast<size_t>(shape_.dim / dtype.block_elems * dtype.block_bytes));
   }
 
   const ModelInfo& info() const override { return info_; }
@@ -84,14 +86,15 @@ class Llama final : public Model {
   static float* floats(const Pages& pages) { return reinterpret_cast<float*>(pages.data()); }
   float* worker_row(int worker) const { return floats(row_) + int64_t{worker} * max_width(); }
 
+  // Through the file, not its mapping: the table is as large as the head, and a row here and there would
+  // bring most of it into memory.
   void embed(const Batch& batch) {
     const TensorInfo& table = *weights_.embedding;
-    const DTypeInfo& dtype = dtype_info(table.dtype);
-    const int64_t row_bytes = int64_t{shape_.dim} / dtype.block_elems * dtype.block_bytes;
-    pool_.parallel_for(batch.num_tokens(), kRowGrain, [&](int t, int) {
-      const int64_t token = batch.tokens[static_cast<size_t>(t)];
-      formats::dequantise(table.dtype, table.data + token * row_bytes, shape_.dim, residual(t));
-    });
+    for (int t = 0; t < batch.num_tokens(); ++t) {
+      const auto token = static_cast<uint64_t>(batch.tokens[static_cast<size_t>(t)]);
+      file_->read(table, token * embedding_row_.size(), embedding_row_);
+      formats::dequantise(table.dtype, embedding_row_.data(), shape_.dim, residual(t));
+    }
   }
 
   // Cosines and sines of every token, as the models were trained: the angle is an fp32 product.
@@ -196,13 +199,14 @@ class Llama final : public Model {
   ModelInfo info_;
 
   int max_tokens_ = 0;
-  Pages residual_;  // [max_tokens, dim]
-  Pages qkv_;       // [max_tokens, qkv_width]
-  Pages attended_;  // [max_tokens, query_width]
-  Pages gate_up_;   // [kStripRows, 2 * hidden_dim]
-  Pages angles_;    // [max_tokens, 2, head_dim / 2] cosines, sines
-  Pages logits_;    // [kLogitRows, vocab_size]
-  Pages row_;       // [num_threads, max_width]
+  std::vector<std::byte> embedding_row_;  // one row as the file has it
+  Pages residual_;                        // [max_tokens, dim]
+  Pages qkv_;                             // [max_tokens, qkv_width]
+  Pages attended_;                        // [max_tokens, query_width]
+  Pages gate_up_;                         // [kStripRows, 2 * hidden_dim]
+  Pages angles_;                          // [max_tokens, 2, head_dim / 2] cosines, sines
+  Pages logits_;                          // [kLogitRows, vocab_size]
+  Pages row_;                             // [num_threads, max_width]
   std::unique_ptr<kernels::Activations> activations_;
 };
 

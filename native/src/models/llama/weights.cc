@@ -50,12 +50,14 @@ class Loader {
 
   Weights load() {
     weights_.embedding = &matrix(names_.embedding, shape_.vocab_size, shape_.dim);
-    for (int i = 0; i < shape_.num_layers; ++i)
-      weights_.layers.push_back(layer(names_.layer_prefix + std::to_string(i) + "."));
-    weights_.final_norm = norm(names_.final_norm);
+    // The largest first: its pages in the file and its packed form are there together for a moment, and the
+    // rest is not there yet.
     const bool says_untied = !Metadata(file_).flag_or("tie_word_embeddings", true);
     const bool tied = file_.find(names_.head) == nullptr && !says_untied;
     add(weights_.head, tied ? names_.embedding : names_.head, shape_.vocab_size, shape_.dim);
+    for (int i = 0; i < shape_.num_layers; ++i)
+      weights_.layers.push_back(layer(names_.layer_prefix + std::to_string(i) + "."));
+    weights_.final_norm = norm(names_.final_norm);
     refuse_leftovers();
     for (const TensorInfo& tensor : file_.tensors()) {
       int64_t count = 1;

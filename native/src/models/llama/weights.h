@@ -20,7 +20,7 @@ struct Layer {
 };
 
 struct Weights {
-  PageArena memory;                       // of all packed matrices, in the order of a step
+  PageArena memory;                       // of all packed matrices
   const TensorInfo* embedding = nullptr;  // [vocab_size, dim], read from the file row by row
   std::vector<Layer> layers;
   std::vector<float> final_norm;  // [dim]
