@@ -18,7 +18,8 @@ constexpr int kBlock = 32;       // elements of k that share an activation scale
 constexpr int kMaxTileRows = 8;  // rows of activations multiplied together
 constexpr int kMaxQueries = 8;   // queries that share loads of keys and values
 constexpr int kMaxHeadDim = 256;
-constexpr int kTileTokens = 16;  // tokens of one key tile
+constexpr int kTileTokens = 16;    // tokens of one key tile
+constexpr int kPieceTokens = 256;  // tokens whose softmax has one maximum; pieces are merged in order
 
 // How a product of activations and weights is computed.
 enum class Arithmetic : uint8_t {
@@ -89,8 +90,8 @@ struct KvLayout {
   int64_t head_bytes = 0;
 };
 
-// Queries of one kv head over positions [begin, end): an unnormalised softmax-weighted sum of values, with
-// the running maximum and the sum of weights. Query i sees positions below limits[i].
+// Queries of one kv head over positions [begin, end) of one piece: an unnormalised softmax-weighted sum of
+// values, with the running maximum and the sum of weights. Query i sees positions below limits[i].
 struct AttendArgs {
   KvLayout layout;
   const std::byte* cache = nullptr;       // block 0 of this layer, at this kv head
@@ -99,8 +100,8 @@ struct AttendArgs {
   const float* const* queries = nullptr;  // [num_queries][head_dim], already scaled
   const int32_t* limits = nullptr;
   int num_queries = 0;       // at most KernelTable::max_queries
-  int begin = 0;             // multiple of block_tokens and 16
-  int end = 0;               // at most the largest limit
+  int begin = 0;             // multiple of 16
+  int end = 0;               // at most the largest limit, and begin + kPieceTokens
   bool prefetch = false;     // keys and values are probably not in a cache yet
   float* sums = nullptr;     // [num_queries][head_dim]
   float* maxima = nullptr;   // [num_queries]

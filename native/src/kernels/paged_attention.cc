@@ -8,7 +8,6 @@
 namespace deepinfer::kernels {
 namespace {
 
-constexpr int kPieceTokens = 256;
 constexpr int kItemsPerThread = 4;  // fewer items than this, and pieces become tasks of their own
 
 int64_t align64(int64_t bytes) { return (bytes + 63) / 64 * 64; }

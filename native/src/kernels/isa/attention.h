@@ -1,8 +1,9 @@
 // Attention over cached keys and values, and the stores that fill the cache.
 //
 // One query's arithmetic is fixed by positions: scores of 16 tokens at a time, each the sum of an even-dim
-// and an odd-dim chain; an online softmax step per 16 tokens, counted from the start of the piece; weighted
-// values as one chain over tokens per output. Queries computed together only share loads.
+// and an odd-dim chain; one maximum per piece of 256 positions, weights summed by lanes of 16, then as a
+// tree; weighted values as one chain over the piece's tokens per output. Queries computed together only share
+// loads.
 #pragma once
 
 #include "kernels/isa/rows.h"
@@ -80,128 +81,166 @@ static void store_kv(const KvLayout& layout, std::byte* block_head, int slot, co
   }
 }
 
-// The running state of kCount queries, and their copies laid out for constant-offset loads.
+// One piece of kCount queries: its tiles, and the queries' copies laid out for constant-offset loads.
 template <int kCount>
-struct QueryGroup {
+struct Piece {
+  int num_tiles;
+  int num_tokens;                                      // the last tile may be cut short
+  const std::byte* heads[kPieceTokens / kTileTokens];  // the block's head that holds each tile ...
+  int slots[kPieceTokens / kTileTokens];               // ... and the tile's first slot in it
   float query[kMaxHeadDim][kCount];
-  float sums[kMaxHeadDim / kLanes][kCount][kLanes];
-  float weights[kCount][kLanes];  // of the current 16 tokens
-  float correction[kCount];
-  float maximum[kCount];
-  float total[kCount];
+  float scores[kCount][kPieceTokens];  // then weights
+  float maxima[kCount];
 };
 
-// Scores of 16 tokens become weights: exp(score - new maximum), zero beyond the query's limit.
-template <int kCount>
-DI_INLINE void softmax_step(QueryGroup<kCount>& group, int q, f32x16 scores, int visible,
-                            const float* value_scales) {
-  const f32x16 lowest = f_set1(-__builtin_inff());
-  scores = f_first(visible, scores, lowest);
-  const float old_maximum = group.maximum[q], tile_maximum = f_largest(scores);
-  const float maximum = tile_maximum > old_maximum ? tile_maximum : old_maximum;
-  f32x16 weights = f_first(visible, f_exp(f_sub(scores, f_set1(maximum))), f_zero());
-  float correction = 1.0f;
-  if (maximum != old_maximum) {
-    float lanes[kLanes];
-    f_store(lanes, f_exp(f_set1(old_maximum - maximum)));
-    correction = lanes[0];
-  }
-  group.maximum[q] = maximum;
-  group.correction[q] = correction;
-  group.total[q] = __builtin_fmaf(group.total[q], correction, f_sum(weights));
-  if (value_scales != nullptr) weights = f_mul(weights, f_load(value_scales));
-  f_store(group.weights[q], weights);
-}
-
-template <KvType T, int kCount>
-DI_INLINE void attend_tile(QueryGroup<kCount>& group, const AttendArgs& args, const std::byte* block_head,
-                           int slot, int position) {
-  using Value = typename Cached<T>::Value;
-  const int dim = args.layout.head_dim;
-  const auto* keys = reinterpret_cast<const Value*>(block_head) +
-                     static_cast<int64_t>(slot / kTileTokens) * dim * kTileTokens;
-  f32x16 even[kCount], odd[kCount];
-#pragma GCC unroll 8
-  for (int q = 0; q < kCount; ++q) even[q] = odd[q] = f_zero();
-  for (int d = 0; d < dim; d += 2) {
-    const f32x16 k_even = Cached<T>::load(keys + d * kTileTokens);
-    const f32x16 k_odd = Cached<T>::load(keys + (d + 1) * kTileTokens);
-#pragma GCC unroll 8
-    for (int q = 0; q < kCount; ++q) {
-      even[q] = f_fma(f_set1(group.query[d][q]), k_even, even[q]);
-      odd[q] = f_fma(f_set1(group.query[d + 1][q]), k_odd, odd[q]);
-    }
-  }
-  const float* value_scales = nullptr;
-  f32x16 key_scale = f_set1(1.0f);
-  if constexpr (T == KvType::kI8) {
-    key_scale = f_load(reinterpret_cast<const float*>(block_head + args.layout.key_scale_offset) + slot);
-    value_scales = reinterpret_cast<const float*>(block_head + args.layout.value_scale_offset) + slot;
-  }
-#pragma GCC unroll 8
-  for (int q = 0; q < kCount; ++q) {
-    f32x16 scores = f_add(even[q], odd[q]);
-    if constexpr (T == KvType::kI8) scores = f_mul(scores, key_scale);
-    softmax_step<kCount>(group, q, scores, args.limits[q] - position, value_scales);
-  }
-  const auto* values = reinterpret_cast<const Value*>(block_head + args.layout.value_offset) +
-                       static_cast<int64_t>(slot) * dim;
-  // Tokens past the end have never been written: their values must not be touched, not even times zero.
-  const int num_tokens = args.end - position < kTileTokens ? args.end - position : kTileTokens;
-  for (int d = 0; d < dim; d += kLanes) {
-    f32x16 acc[kCount];
-#pragma GCC unroll 8
-    for (int q = 0; q < kCount; ++q) {
-      acc[q] = f_mul(f_load(group.sums[d / kLanes][q]), f_set1(group.correction[q]));
-    }
-    for (int t = 0; t < num_tokens; ++t) {
-      const f32x16 v = Cached<T>::load(values + t * dim + d);
-#pragma GCC unroll 8
-      for (int q = 0; q < kCount; ++q) acc[q] = f_fma(f_set1(group.weights[q][t]), v, acc[q]);
-    }
-#pragma GCC unroll 8
-    for (int q = 0; q < kCount; ++q) f_store(group.sums[d / kLanes][q], acc[q]);
-  }
-}
-
-// Blocks lie far apart, where no processor looks ahead by itself.
 template <KvType T>
-DI_INLINE void prefetch_tile(const KvLayout& layout, const std::byte* block_head, int slot) {
-  const int64_t row_bytes =
-      int64_t{layout.head_dim} * static_cast<int64_t>(sizeof(typename Cached<T>::Value));
-  const std::byte* keys = block_head + slot * row_bytes;
-  const std::byte* values = keys + layout.value_offset;
-  for (int64_t at = 0; at < kTileTokens * row_bytes; at += 64) {
+DI_INLINE const typename Cached<T>::Value* keys_at(const std::byte* head, int slot, int dim) {
+  return reinterpret_cast<const typename Cached<T>::Value*>(head) + int64_t{slot} * dim;
+}
+template <KvType T>
+DI_INLINE const typename Cached<T>::Value* values_at(const std::byte* head, const KvLayout& layout,
+                                                     int slot) {
+  return keys_at<T>(head + layout.value_offset, slot, layout.head_dim);
+}
+
+// Blocks lie far apart, where no processor looks ahead by itself: the next tile's keys, and this one's
+// values, which are wanted when all scores are there.
+template <KvType T, int kCount>
+DI_INLINE void prefetch_tile(const Piece<kCount>& piece, const KvLayout& layout, int tile) {
+  const int64_t bytes =
+      int64_t{kTileTokens} * layout.head_dim * static_cast<int64_t>(sizeof(typename Cached<T>::Value));
+  const int next = tile + 1 < piece.num_tiles ? tile + 1 : tile;
+  const auto* keys =
+      reinterpret_cast<const std::byte*>(keys_at<T>(piece.heads[next], piece.slots[next], layout.head_dim));
+  const auto* values =
+      reinterpret_cast<const std::byte*>(values_at<T>(piece.heads[tile], layout, piece.slots[tile]));
+  for (int64_t at = 0; at < bytes; at += 64) {
     __builtin_prefetch(keys + at, 0, 2);
     __builtin_prefetch(values + at, 0, 2);
   }
 }
 
+// Scores of every tile, -infinity beyond a query's limit, and the largest of each query.
+template <KvType T, int kCount>
+DI_INLINE void score_tiles(Piece<kCount>& piece, const AttendArgs& args) {
+  const int dim = args.layout.head_dim;
+  int least_limit = args.limits[0];
+  f32x16 largest[kCount];
+  for (int q = 0; q < kCount; ++q) {
+    least_limit = args.limits[q] < least_limit ? args.limits[q] : least_limit;
+    largest[q] = f_set1(-__builtin_inff());
+  }
+  for (int tile = 0; tile < piece.num_tiles; ++tile) {
+    if (args.prefetch) prefetch_tile<T, kCount>(piece, args.layout, tile);
+    const auto* keys = keys_at<T>(piece.heads[tile], piece.slots[tile], dim);
+    f32x16 even[kCount], odd[kCount];
+#pragma GCC unroll 8
+    for (int q = 0; q < kCount; ++q) even[q] = odd[q] = f_zero();
+    for (int d = 0; d < dim; d += 2) {
+      const f32x16 k_even = Cached<T>::load(keys + d * kTileTokens);
+      const f32x16 k_odd = Cached<T>::load(keys + (d + 1) * kTileTokens);
+#pragma GCC unroll 8
+      for (int q = 0; q < kCount; ++q) {
+        even[q] = f_fma(f_set1(piece.query[d][q]), k_even, even[q]);
+        odd[q] = f_fma(f_set1(piece.query[d + 1][q]), k_odd, odd[q]);
+      }
+    }
+    f32x16 key_scale = f_set1(1.0f);
+    if constexpr (T == KvType::kI8)
+      key_scale = f_load(reinterpret_cast<const float*>(piece.heads[tile] + args.layout.key_scale_offset) +
+                         piece.slots[tile]);
+    const int position = args.begin + tile * kTileTokens;
+    const bool all_visible = least_limit - position >= kTileTokens;
+#pragma GCC unroll 8
+    for (int q = 0; q < kCount; ++q) {
+      f32x16 scores = f_add(even[q], odd[q]);
+      if constexpr (T == KvType::kI8) scores = f_mul(scores, key_scale);
+      if (!all_visible) scores = f_first(args.limits[q] - position, scores, f_set1(-__builtin_inff()));
+      largest[q] = f_max(scores, largest[q]);
+      f_store(piece.scores[q] + tile * kTileTokens, scores);
+    }
+  }
+  for (int q = 0; q < kCount; ++q) piece.maxima[q] = f_largest(largest[q]);
+}
+
+// Scores become weights: exp(score - maximum), zero beyond the query's limit. Returns their sum.
+template <KvType T, int kCount>
+DI_INLINE float weigh(Piece<kCount>& piece, const AttendArgs& args, int q) {
+  const f32x16 maximum = f_set1(piece.maxima[q]);
+  f32x16 total = f_zero();
+  for (int tile = 0; tile < piece.num_tiles; ++tile) {
+    float* at = piece.scores[q] + tile * kTileTokens;
+    const int visible = args.limits[q] - args.begin - tile * kTileTokens;
+    f32x16 weights = f_first(visible, f_exp(f_sub(f_load(at), maximum)), f_zero());
+    total = f_add(total, weights);
+    if constexpr (T == KvType::kI8) {
+      const auto* scales = reinterpret_cast<const float*>(piece.heads[tile] + args.layout.value_scale_offset);
+      weights = f_mul(weights, f_load(scales + piece.slots[tile]));
+    }
+    f_store(at, weights);
+  }
+  return f_sum(total);
+}
+
+// The weighted sums of kVectors vectors of values from dim d on.
+template <KvType T, int kCount, int kVectors>
+DI_INLINE void sum_values(const Piece<kCount>& piece, const AttendArgs& args, int d) {
+  const int dim = args.layout.head_dim;
+  f32x16 sums[kCount][kVectors];
+#pragma GCC unroll 8
+  for (int q = 0; q < kCount; ++q) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) sums[q][v] = f_zero();
+  }
+  for (int tile = 0; tile < piece.num_tiles; ++tile) {
+    const auto* values = values_at<T>(piece.heads[tile], args.layout, piece.slots[tile]) + d;
+    // Tokens past the end have never been written: their values must not be touched, not even times zero.
+    const int rest = piece.num_tokens - tile * kTileTokens;
+    const int num_tokens = rest < kTileTokens ? rest : kTileTokens;
+    for (int t = 0; t < num_tokens; ++t) {
+      f32x16 value[kVectors];
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) value[v] = Cached<T>::load(values + t * dim + v * kLanes);
+#pragma GCC unroll 8
+      for (int q = 0; q < kCount; ++q) {
+        const f32x16 weight = f_set1(piece.scores[q][tile * kTileTokens + t]);
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) sums[q][v] = f_fma(weight, value[v], sums[q][v]);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int q = 0; q < kCount; ++q) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) f_store(args.sums + q * dim + d + v * kLanes, sums[q][v]);
+  }
+}
+
 template <KvType T, int kCount>
 static void attend_group(const AttendArgs& args) {
+  // Sums that fit into the registers: two dozen where a vector is one of 32.
+  constexpr int kVectors = kQueries < 8 ? 1 : kCount <= 6 ? 4 : 2;
   const int dim = args.layout.head_dim, block_tokens = args.layout.block_tokens;
-  QueryGroup<kCount> group;
-#pragma GCC unroll 8
+  Piece<kCount> piece;
+  piece.num_tokens = args.end - args.begin;
+  piece.num_tiles = (piece.num_tokens + kTileTokens - 1) / kTileTokens;
+  for (int tile = 0; tile < piece.num_tiles; ++tile) {
+    const int position = args.begin + tile * kTileTokens;
+    piece.heads[tile] = args.cache + args.blocks[position / block_tokens] * args.block_stride;
+    piece.slots[tile] = position % block_tokens;
+  }
   for (int q = 0; q < kCount; ++q) {
-    for (int d = 0; d < dim; ++d) group.query[d][q] = args.queries[q][d];
-    for (int d = 0; d < dim; d += kLanes) f_store(group.sums[d / kLanes][q], f_zero());
-    group.maximum[q] = -__builtin_inff();
-    group.total[q] = 0;
+    for (int d = 0; d < dim; ++d) piece.query[d][q] = args.queries[q][d];
   }
-  const auto head_at = [&](int position) {
-    return args.cache + args.blocks[position / block_tokens] * args.block_stride;
-  };
-  for (int position = args.begin; position < args.end; position += kTileTokens) {
-    const int next = position + kTileTokens;
-    if (args.prefetch && next < args.end) prefetch_tile<T>(args.layout, head_at(next), next % block_tokens);
-    attend_tile<T, kCount>(group, args, head_at(position), position % block_tokens, position);
-  }
-#pragma GCC unroll 8
+  score_tiles<T, kCount>(piece, args);
   for (int q = 0; q < kCount; ++q) {
-    for (int d = 0; d < dim; d += kLanes) f_store(args.sums + q * dim + d, f_load(group.sums[d / kLanes][q]));
-    args.maxima[q] = group.maximum[q];
-    args.weights[q] = group.total[q];
+    args.maxima[q] = piece.maxima[q];
+    args.weights[q] = weigh<T, kCount>(piece, args, q);
   }
+  int d = 0;
+  for (; d + kVectors * kLanes <= dim; d += kVectors * kLanes)
+    sum_values<T, kCount, kVectors>(piece, args, d);
+  for (; d < dim; d += kLanes) sum_values<T, kCount, 1>(piece, args, d);
 }
 
 template <KvType T, int kCount>
