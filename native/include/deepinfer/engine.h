@@ -25,6 +25,8 @@ struct EngineConfig {
   int32_t ask_above = 512;
   bool jump_forward = true;        // tokens that a constraint forces are computed together; the same results
   double forcing_seconds = 0.002;  // that one step takes at most, per constraint, to find what is forced
+  // So many requests in the order of arrival are admitted longest first; 1 = in the order of arrival.
+  int32_t look_ahead = 256;
   int32_t max_waiting = 256;       // submitted but not yet admitted requests (back-pressure)
   int32_t max_finished = 1024;     // completions not yet polled; the loop waits when full
   std::vector<int32_t> eos_token_ids;

@@ -14,7 +14,7 @@ namespace {
 
 EngineConfig checked(EngineConfig config, const ModelInfo& info) {
   DI_CHECK(config.max_num_seqs > 0 && config.max_step_tokens > 0 && config.prefill_chunk > 0);
-  DI_CHECK(config.max_waiting > 0 && config.max_finished > 0);
+  DI_CHECK(config.max_waiting > 0 && config.max_finished > 0 && config.look_ahead > 0);
   if (config.max_context <= 0 || config.max_context > info.max_positions)
     config.max_context = info.max_positions;
   return config;
@@ -94,11 +94,19 @@ void EngineCore::check_request(const Request& request) const {
     refuse("the request ", why, ": lower max_tokens (", sampling.max_tokens, ") or raise kv_cache_bytes");
 }
 
+// From the first token to the last if nothing ends it early; samples that find no seat run in turns.
+int64_t EngineCore::num_expected_steps(const Request& request) const {
+  const int64_t room = config_.max_context - std::ssize(request.prompt);
+  const int64_t num_turns = (int64_t{request.num_samples} - 1) / config_.max_num_seqs + 1;
+  return std::min<int64_t>(request.sampling.max_tokens, room) * num_turns;
+}
+
 void EngineCore::add(Request&& request) {
   const uint64_t ordinal = num_arrived_++;
   const uint64_t id = request.id;
   auto& state = live_[ordinal];
-  state = std::make_unique<RequestState>(std::move(request), ordinal, config_.eos_token_ids);
+  const uint64_t rank = rank_of(ordinal, num_expected_steps(request), config_.look_ahead);
+  state = std::make_unique<RequestState>(std::move(request), ordinal, rank, config_.eos_token_ids);
   by_id_[id] = state.get();
   if (state->samples[0]->num_wanted > 0) {
     scheduler_.add(*state->samples[0]);
@@ -253,6 +261,7 @@ void EngineCore::handle_failure() {
       requests.push_back(sequence->order.request);
     if (has_state) scheduler_.restart(*sequence);
   }
+  std::ranges::sort(requests);  // the step may have another order than that of arrival
   const auto [message, is_retryable] = describe_error(step_error_);
   const std::optional<uint64_t> blamed = search_.on_failure(requests);
   if (blamed) fail(*live_.at(*blamed), message, is_retryable);

@@ -50,6 +50,7 @@ class EngineCore : private TokenStore {
   std::string describe() const;  // every live request and the blocks, as JSON, for people
 
  private:
+  int64_t num_expected_steps(const Request& request) const;
   void load(Sequence& sequence) override;
   void unload(Sequence& sequence) override;
   void hold_all_but_suspects();

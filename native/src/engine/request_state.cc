@@ -20,7 +20,7 @@ TextState empty_text(const RequestState& owner) {
 }  // namespace
 
 Sample::Sample(RequestState& owner) : request(&owner), text(empty_text(owner)) {
-  order = {owner.ordinal, static_cast<int32_t>(owner.samples.size())};
+  order = {owner.rank, owner.ordinal, static_cast<int32_t>(owner.samples.size())};
   if (order.sample == 0) load();
   num_wanted = owner.wants_tokens() ? owner.num_prompt() : owner.end_score - 1;
   constraint.compiled = owner.request.constraint.get();
@@ -94,9 +94,11 @@ void Sample::close(FinishReason reason) {
   constraint = {};
 }
 
-RequestState::RequestState(Request&& submitted, uint64_t arrival, std::span<const int32_t> eos_token_ids)
+RequestState::RequestState(Request&& submitted, uint64_t arrival, uint64_t order_rank,
+                           std::span<const int32_t> eos_token_ids)
     : request(std::move(submitted)),
       ordinal(arrival),
+      rank(order_rank),
       stop_tokens(request.sampling.stop_token_ids),
       num_own_stops(stop_tokens.size()) {
   if (!request.sampling.ignore_eos || request.constraint)  // only the constraint knows when its text may end

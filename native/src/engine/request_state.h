@@ -51,10 +51,11 @@ struct RequestState {
   using Clock = std::chrono::steady_clock;
 
   // eos_token_ids end a sample unless the request ignores them.
-  RequestState(Request&& submitted, uint64_t arrival, std::span<const int32_t> eos_token_ids);
+  RequestState(Request&& submitted, uint64_t arrival, uint64_t rank, std::span<const int32_t> eos_token_ids);
 
   Request request;
   uint64_t ordinal;                              // order of arrival
+  uint64_t rank;                                 // before it, see SequenceOrder
   std::vector<std::unique_ptr<Sample>> samples;  // one until the prompt is computed, then num_samples
   Completion completion;
   std::vector<int32_t> stop_tokens;  // stop tokens, then end-of-sequence tokens, in force

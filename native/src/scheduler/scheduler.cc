@@ -1,10 +1,17 @@
 #include "scheduler/scheduler.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "deepinfer/status.h"
 
 namespace deepinfer {
+
+uint64_t rank_of(uint64_t arrival, int64_t num_steps, int32_t look_ahead) {
+  constexpr int64_t kMost = std::numeric_limits<uint32_t>::max();
+  const auto group = arrival / static_cast<uint64_t>(look_ahead);
+  return group << 32 | static_cast<uint64_t>(kMost - std::clamp<int64_t>(num_steps, 0, kMost));
+}
 
 void Scheduler::add(Sequence& sequence) {
   DI_CHECK(sequence.state == Sequence::State::kNew && sequence.num_wanted > 0);
@@ -123,7 +130,7 @@ void Scheduler::preempt_for_test() {
 // an older one grows, over and over.
 int32_t Scheduler::num_spare() const { return num_running(); }
 
-// In the order of arrival, but for those whose prefix a running sequence is computing right now: of many rows
+// In their order, but for those whose prefix a running sequence is computing right now: of many rows
 // with one header, the first computes it and the others follow when it is there.
 void Scheduler::admit_waiting() {
   for (auto it = waiting_.begin();

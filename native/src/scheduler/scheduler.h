@@ -1,7 +1,8 @@
 // Decides how many tokens of which sequence the next step computes, and who holds blocks.
 //
-// Decodes come first, then prefills already running, then admission in the order of arrival (those whose
-// prefix is being computed by another wait for it, and let others pass). A decode that got several tokens at
+// Decodes come first, then prefills already running, then admission: longer requests before shorter ones
+// among those that arrived together, see rank_of() (those whose prefix is being computed by another wait for
+// it, and let others pass). A decode that got several tokens at
 // once, because a constraint forced them, counts as a prefill until they are computed. Blocks for
 // all known tokens are taken at admission, so only growth by new tokens can run out of them; then the
 // youngest running sequence gives its blocks back, and returns to its place at the front of the waiting

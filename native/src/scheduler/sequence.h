@@ -11,12 +11,19 @@
 
 namespace deepinfer {
 
-// Age: requests in the order of arrival, samples of a request in order. Smaller is older.
+// Who goes first: by rank, then requests in the order of arrival, samples of a request in order. What is
+// smaller is called older.
 struct SequenceOrder {
+  uint64_t rank = 0;  // see rank_of()
   uint64_t request = 0;
   int32_t sample = 0;
   auto operator<=>(const SequenceOrder&) const = default;
 };
+
+// Requests that arrive one after the other form groups of `look_ahead`; inside a group the one that takes the
+// most steps goes first, so that the last to run are short and not alone for long. Nobody is passed by more
+// than the others of his group. look_ahead: 1 = the order of arrival.
+uint64_t rank_of(uint64_t arrival, int64_t num_steps, int32_t look_ahead);
 
 struct Sequence {
   enum class State : uint8_t { kNew, kWaiting, kRunning, kFinished };

@@ -16,7 +16,7 @@ struct Rig {
 
   Sequence& add(int32_t num_tokens) {
     auto sequence = std::make_unique<Sequence>();
-    sequence->order = {sequences.size(), 0};
+    sequence->order = {0, sequences.size(), 0};
     sequence->tokens.assign(static_cast<size_t>(num_tokens), static_cast<int32_t>(sequences.size()));
     sequence->num_wanted = num_tokens;
     scheduler.add(*sequence);
