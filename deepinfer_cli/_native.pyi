@@ -74,7 +74,8 @@ class TextState:
 
 class BpeTokenizer:
     # tokens: bytes of every id, empty where no ordinary word can become it; merges: pairs of ids, best first.
-    # specials are cut out of the text when parse_special is true, added ones always: leftmost, then longest.
+    # specials are cut out of the text when parse_special is true, added ones always: leftmost, then longest,
+    # but those that are late in a second pass over what lies between the others.
     # ignore_merges and nfc as in the model's tokenizer (llama 3 wants the first, qwen 2 the second).
     def __init__(
         self,
@@ -85,6 +86,7 @@ class BpeTokenizer:
         added: dict[bytes, int] = {},
         ignore_merges: bool = False,
         nfc: bool = False,
+        late: list[bytes] = [],
     ) -> None: ...
     def encode(self, text: str | bytes, parse_special: bool) -> list[int]: ...
     def split(self, text: str | bytes) -> list[bytes]: ...  # the words that are encoded one by one

@@ -21,7 +21,7 @@ def native_twin(tokenizer: LibraryTokenizer, *, normalize: bool = True) -> BpeTo
         raise TokenizerError("the native encoder knows byte-level BPE without an unknown token only")
     if model.get("continuing_subword_prefix") or model.get("end_of_word_suffix") or model.get("dropout"):
         raise TokenizerError("the native encoder knows no subword prefixes, suffixes or dropout")
-    specials, added = _added_tokens(state)
+    specials, added, late = _added_tokens(state)
     vocab = model["vocab"]
     tokens = [b""] * tokenizer.vocab_size
     alphabet = byte_of_character()
@@ -37,6 +37,7 @@ def native_twin(tokenizer: LibraryTokenizer, *, normalize: bool = True) -> BpeTo
             added,
             ignore_merges=bool(model.get("ignore_merges")),
             nfc=_is_nfc(state["normalizer"]) and normalize,
+            late=late,
         )
     except NativeError as error:
         raise TokenizerError(str(error.args[0])) from error
@@ -62,19 +63,30 @@ def _pre_name(state: Any) -> str:
 def _comparable(state: Any) -> list[dict[str, Any]]:
     """The steps of a pre-tokeniser without settings that do not change ids."""
     steps = state["pretokenizers"] if state and state["type"] == "Sequence" else [state]
-    return [{key: value for key, value in (step or {}).items() if key != "trim_offsets"} for step in steps]
+    return [
+        {key: _spelled(value) for key, value in (step or {}).items() if key != "trim_offsets"}
+        for step in steps
+    ]
+
+
+def _spelled(value: Any) -> Any:
+    """A pattern with its line ends as escapes: files have them both ways."""
+    if not isinstance(value, dict) or not isinstance(value.get("Regex"), str):
+        return value
+    return {**value, "Regex": value["Regex"].replace("\r", r"\r").replace("\n", r"\n")}
 
 
 def _is_nfc(state: Any) -> bool:
-    if state is None:
+    if state is None or state == {"type": "Sequence", "normalizers": []}:
         return False
     if state == {"type": "NFC"}:
         return True
     raise TokenizerError(f"the native encoder knows no normalizer but NFC, found {json.dumps(state)[:200]}")
 
 
-def _added_tokens(state: Any) -> tuple[dict[bytes, int], dict[bytes, int]]:
-    """(special, other) added tokens by their bytes."""
+def _added_tokens(state: Any) -> tuple[dict[bytes, int], dict[bytes, int], list[bytes]]:
+    """(special, other) added tokens by their bytes, and those that the library looks for after the others,
+    because they are in the normalised text."""
     specials: dict[bytes, int] = {}
     added: dict[bytes, int] = {}
     entries = state["added_tokens"]
@@ -82,9 +94,7 @@ def _added_tokens(state: Any) -> tuple[dict[bytes, int], dict[bytes, int]]:
         if entry["single_word"] or entry["lstrip"] or entry["rstrip"]:
             raise TokenizerError(f"the native encoder takes no surrounding space into {entry['content']!r}")
         (specials if entry["special"] else added)[entry["content"].encode()] = entry["id"]
-    # The library looks for them in two passes, before and after normalisation; we have one.
-    if len({entry["normalized"] for entry in entries}) > 1 or (
-        state["normalizer"] is not None and any(entry["normalized"] for entry in entries)
-    ):
+    late = [entry["content"].encode() for entry in entries if entry["normalized"]]
+    if late and _is_nfc(state["normalizer"]):
         raise TokenizerError("the native encoder knows no added tokens that are normalized")
-    return specials, added
+    return specials, added, late

@@ -39,7 +39,7 @@ std::vector<std::pair<std::string, int32_t>> token_map(const nb::dict& tokens) {
 std::unique_ptr<BpeTokenizer> make_bpe(const std::vector<nb::bytes>& tokens,
                                        std::vector<std::pair<int32_t, int32_t>> merges, std::string pre,
                                        const nb::dict& specials, const nb::dict& added, bool ignore_merges,
-                                       bool nfc) {
+                                       bool nfc, const std::vector<nb::bytes>& late) {
   BpeSpec spec;
   spec.tokens.reserve(tokens.size());
   for (const nb::bytes& t : tokens) spec.tokens.emplace_back(view(t));
@@ -49,6 +49,7 @@ std::unique_ptr<BpeTokenizer> make_bpe(const std::vector<nb::bytes>& tokens,
   spec.added = token_map(added);
   spec.ignore_merges = ignore_merges;
   spec.nfc = nfc;
+  for (const nb::bytes& token : late) spec.late.emplace_back(view(token));
   return std::make_unique<BpeTokenizer>(std::move(spec));
 }
 
@@ -106,7 +107,7 @@ void bind_text(nb::module_& m) {
 
   nb::class_<BpeTokenizer>(m, "BpeTokenizer")
       .def(nb::new_(&make_bpe), "tokens"_a, "merges"_a, "pre"_a, "specials"_a, "added"_a = nb::dict(),
-           "ignore_merges"_a = false, "nfc"_a = false)
+           "ignore_merges"_a = false, "nfc"_a = false, "late"_a = std::vector<nb::bytes>())
       .def("encode", &encode, "text"_a, "parse_special"_a)
       .def("split", &split, "text"_a)
       .def_static("known_pre", &BpeTokenizer::known_pre);

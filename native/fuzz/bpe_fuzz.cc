@@ -1,6 +1,7 @@
 // Any bytes as text, the first choosing the pre-tokenizer: words must be the text, ids must be the merges
 // that the definition makes.
 #include <array>
+#include <iterator>
 #include <map>
 #include <vector>
 
@@ -94,9 +95,9 @@ void check_pre(const std::string& pre, std::string_view text) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0 || size > 400) return 0;
-  constexpr const char* kPres[] = {"gpt-2", "smollm", "llama-bpe", "qwen2"};
+  constexpr const char* kPres[] = {"gpt-2", "smollm", "llama-bpe", "qwen2", "deepseek-v3"};
   const std::string_view text = fuzz::text_of(data + 1, size - 1);
-  check_pre(kPres[data[0] % 4], text);
+  check_pre(kPres[data[0] % std::size(kPres)], text);
   std::string once, twice;
   to_nfc(text, once);
   to_nfc(once, twice);

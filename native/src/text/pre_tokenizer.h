@@ -7,7 +7,7 @@
 
 namespace deepinfer {
 
-enum class PreTokenizer { kGpt2, kSmollm, kLlama3, kQwen2 };
+enum class PreTokenizer { kGpt2, kSmollm, kLlama3, kQwen2, kDeepseek3 };
 
 // By the name that GGUF files use; throws Error{kUnsupported} naming those that are known.
 PreTokenizer find_pre_tokenizer(std::string_view name);

@@ -13,6 +13,8 @@ enum class CharClass : uint8_t {
   kNumber,     // \p{N}
   kSpace,      // \s
   kNewNumber,  // a number to the digit splitter, kOther to the patterns
+  kMark,       // \p{M}
+  kSign,       // \p{P} and \p{S}
 };
 
 CharClass char_class(uint32_t code_point);

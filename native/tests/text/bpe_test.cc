@@ -71,6 +71,8 @@ TEST(words_are_cut_as_the_patterns_say) {
   CHECK_EQ(joined(BpeTokenizer(small_spec("llama-bpe")).split(text)),
            "I|'LL| |123| don|'t|\r\n\n| | x| | \xC3\xA9|!?\n|");
   CHECK_EQ(joined(BpeTokenizer(small_spec("qwen2")).split("a1234 ")), "a|1|2|3|4| |");
+  CHECK_EQ(joined(BpeTokenizer(small_spec("deepseek-v3")).split("a1234 !b\n \n x")),
+           "a|123|4| !|b|\n \n| x|");
 }
 
 TEST(long_words_merge_as_short_ones_do) {

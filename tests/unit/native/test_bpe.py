@@ -1,5 +1,6 @@
 """The native BPE encoder against the library that it must equal."""
 
+import json
 import random
 import unicodedata
 from collections.abc import Callable
@@ -14,13 +15,15 @@ from deepinfer_cli.tokenizer.gguf import gguf_tokenizer
 from deepinfer_cli.tokenizer.library import LibraryTokenizer, TokenizerError, byte_level_table
 from deepinfer_cli.tokenizer.native_bpe import native_twin
 from deepinfer_cli.tokenizer.pre import PRE_TOKENIZERS
+from tests.support.deepseek_vocabulary import deepseek_tokenizer
 from tests.support.fixed_texts import source_of
 from tests.support.tiny_tokenizer import gguf_metadata
 
 TEXTS = [source_of(kind) for kind in ("prose", "code", "chat")]
-PRE_NAMES = ("gpt-2", "smollm", "llama-bpe", "qwen2")
+PRE_NAMES = ("gpt-2", "smollm", "llama-bpe", "qwen2", "deepseek-v3")
 SPECIALS = ("<|im_start|>", "<|im_end|>", "<|im|>", "<|", "é!")
 ADDED = ("|x|", "im_")
+LATE = ("|>e", "x|", "e!<")  # normalized, so that the library looks for them after the others
 WORDS = [
     "don't",
     "I'LL",
@@ -37,6 +40,9 @@ WORDS = [
     "…",
     "!?",
     "' s",
+    "\u30fb\u30a2",
+    "\u4e00",
+    "$Aé",
 ]
 
 
@@ -51,7 +57,7 @@ def random_character(rng: random.Random) -> str:
     if kind == 5:
         return chr(rng.randrange(0x2000))
     code = rng.randrange(0x110000)
-    return chr(code) if not 0xD800 <= code < 0xE000 else rng.choice(SPECIALS + ADDED)
+    return chr(code) if not 0xD800 <= code < 0xE000 else rng.choice(SPECIALS + ADDED + LATE)
 
 
 def random_text(rng: random.Random) -> str:
@@ -76,11 +82,12 @@ def trained(pre_name: str) -> LibraryTokenizer:
     trainer = trainers.BpeTrainer(vocab_size=900, initial_alphabet=alphabet, show_progress=False)
     backend.train(list(map(str, TEXTS)), trainer)
     backend.add_special_tokens(list(SPECIALS))
-    backend.add_tokens([AddedToken(text, normalized=False) for text in ADDED])
+    late = () if pre.nfc else LATE
+    backend.add_tokens([AddedToken(text, normalized=text in late) for text in ADDED + late])
     size = backend.get_vocab_size()
     tokens = [backend.id_to_token(i) for i in range(size)]
     special = [token in SPECIALS for token in tokens]
-    literal = {i for i, token in enumerate(tokens) if token in SPECIALS + ADDED}
+    literal = {i for i, token in enumerate(tokens) if token in SPECIALS + ADDED + late}
     table = byte_level_table(tokens, literal)
     return LibraryTokenizer(
         backend,
@@ -138,8 +145,9 @@ def test_every_character_is_classed_as_in_the_library(pre_name: str) -> None:
     assert len(known) > 45_000
     words = library_words(pre_name)
     twin = native_twin(trained(pre_name))
-    for pattern in ("a{}1", " {} "):
-        text = "\n".join(pattern.format(c) for c in known)
+    patterns = ("!{}a", "\u3042{}\u0301 {}!") if pre_name == "deepseek-v3" else ("a{}1", " {} ")
+    for pattern in patterns:
+        text = "\n".join(pattern.replace("{}", c) for c in known)
         got, wanted = twin.split(text), words(text)
         if got != wanted:
             at = next(i for i, (a, b) in enumerate(zip(got, wanted, strict=False)) if a != b)
@@ -171,7 +179,7 @@ def test_bytes_that_are_not_utf8_are_symbols() -> None:
 def test_what_cannot_be_done_is_refused() -> None:
     alphabet = [bytes([b]) for b in range(256)]
     with pytest.raises(_native.NativeError, match="supported are gpt-2") as caught:
-        _native.BpeTokenizer(alphabet, [], "deepseek-v3", {})
+        _native.BpeTokenizer(alphabet, [], "deepseek-v9", {})
     assert caught.value.args[1] == "unsupported"
     with pytest.raises(_native.NativeError, match="not in the vocabulary"):
         _native.BpeTokenizer(alphabet, [(97, 98)], "gpt-2", {})
@@ -182,7 +190,13 @@ def test_what_cannot_be_done_is_refused() -> None:
     with pytest.raises(_native.NativeError, match="has 0 bytes"):
         _native.BpeTokenizer(alphabet, [], "gpt-2", {b"": 1})
     with pytest.raises(TokenizerError, match="does not know this pre-tokenizer"):
-        native_twin(gguf_tokenizer(gguf_metadata(pre="deepseek-v3")))
+        library = gguf_tokenizer(gguf_metadata(pre="gpt-2"))
+        library.backend.pre_tokenizer = pre_tokenizers.Whitespace()
+        native_twin(library)
+    library = trained("gpt-2")
+    library.backend.normalizer = normalizers.NFC()
+    with pytest.raises(TokenizerError, match="normalized"):
+        native_twin(library)
 
 
 @pytest.mark.model
@@ -194,3 +208,32 @@ def test_100000_strings_on_the_small_model() -> None:
     for _ in range(100_000):
         text = random_text(rng)
         assert twin.encode(text, True) == library.encode(text, True), text
+
+
+def deepseek_text(rng: random.Random, added: list[str]) -> str:
+    """Also added tokens, which may overlap, parts of them, and what the number and kana splits cut at."""
+    makers: list[Callable[[], str]] = [
+        lambda: rng.choice(added),
+        lambda: rng.choice(added)[: rng.randrange(1, 12)],
+        lambda: rng.choice(added)[-rng.randrange(1, 12) :],
+        lambda: chr(rng.randrange(0x3030, 0x3110)),
+        lambda: chr(rng.randrange(0x4DF0, 0x9FB0)),
+        lambda: rng.choice("0123456789\u0663\u2167\u00bd") * rng.randrange(1, 6),
+        lambda: rng.choice(" \t\r\n\v\x85\u2028\u3000\u200b\x00") * rng.randrange(1, 3),
+        lambda: rng.choice("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"),
+        lambda: rng.choice(["a", "Z", "\u017f", "\u212a", "\u0301", "\u20dd", "\u3099", "abc"]),
+        *[lambda: random_character(rng)] * 3,
+    ]
+    return "".join(rng.choice(makers)() for _ in range(rng.randrange(24)))
+
+
+@pytest.mark.oracle
+def test_deepseeks_own_tokenizer() -> None:
+    library = deepseek_tokenizer()
+    twin = native_twin(library)
+    added = [entry["content"] for entry in json.loads(library.backend.to_str())["added_tokens"]]
+    rng = random.Random(15)
+    for _ in range(5_000):
+        assert_equal_encodings(library, deepseek_text(rng, added), twin)
+    for path in TEXTS:
+        assert_equal_encodings(library, path.read_text(encoding="utf-8"), twin)
