@@ -16,13 +16,14 @@ using namespace deepinfer;
 using kernels::Precision;
 
 const char* name_of(Precision precision) {
+  if (precision == Precision::kPrecise) return "precise";
   return precision == Precision::kFast ? "fast" : precision == Precision::kBf16 ? "bf16" : "fp32";
 }
 
 void report(const std::string& isa, ThreadPool& pool, DType dtype, Precision precision, int n, int k,
             int64_t rotated_bytes) {
   const LinearCase linear{dtype, precision, n, k, {1, 4, 8, 16, 32, 64, 512}};
-  std::printf("%-6s %-5s", dtype_info(dtype).name, name_of(precision));
+  std::printf("%-6s %-7s", dtype_info(dtype).name, name_of(precision));
   for (const KernelRate& rate : measure_linear(isa, linear, 0.05, rotated_bytes, pool)) {
     std::printf("  m=%d %.0f", rate.rows, rate.num_ops / rate.seconds * 1e-9);
     if (rate.rows == 1)
@@ -43,7 +44,8 @@ int main(int argc, char** argv) {
     std::printf("%s, %d outputs, %d inputs; Gop/s of one thread, best wall time\n",
                 kernels::table_for(isa).name, n, k);
     for (const DType dtype : {DType::kQ4_0, DType::kQ4_1, DType::kQ8_0})
-      report(isa, pool, dtype, Precision::kFast, n, k, rotated);
+      for (const Precision precision : {Precision::kFast, Precision::kPrecise})
+        report(isa, pool, dtype, precision, n, k, rotated);
     if (k % 256 == 0) {
       for (const DType dtype : {DType::kQ4_K, DType::kQ6_K})
         report(isa, pool, dtype, Precision::kFast, n, k, rotated);

@@ -31,9 +31,10 @@ namespace {
 
 std::unique_ptr<CpuExecutor> make_executor(const std::shared_ptr<TensorFile>& file, ThreadPool& pool,
                                            const std::string& precision, const std::string& kv_dtype,
-                                           nb::object isa, int block_tokens) {
+                                           float residual_threshold, nb::object isa, int block_tokens) {
   CpuExecutorConfig config;
   config.precision = precision;
+  config.residual_threshold = residual_threshold;
   config.kv_dtype = kv_dtype;
   if (!isa.is_none()) config.isa = nb::cast<std::string>(isa);
   config.block_tokens = block_tokens;
@@ -88,7 +89,8 @@ void bind_cpu(nb::module_& m) {
   const CpuExecutorConfig defaults;
   nb::class_<CpuExecutor, Executor>(m, "CpuExecutor")
       .def(nb::new_(&make_executor), nb::keep_alive<0, 3>(), "tensor_file"_a, "pool"_a, nb::kw_only(),
-           "precision"_a = defaults.precision, "kv_dtype"_a = defaults.kv_dtype, "isa"_a.none() = nb::none(),
+           "precision"_a = defaults.precision, "kv_dtype"_a = defaults.kv_dtype,
+           "residual_threshold"_a = defaults.residual_threshold, "isa"_a.none() = nb::none(),
            "block_tokens"_a = defaults.block_tokens)
       .def_prop_ro("info", &info_dict);
   m.def("cpu_isa_levels", &kernels::available_levels);

@@ -25,6 +25,10 @@ models::ModelOptions model_options(const CpuExecutorConfig& config, const kernel
   }
   models::ModelOptions options;
   options.precision = kernels::parse_precision(config.precision);
+  if (!(config.residual_threshold >= 0.0f)) {
+    fail(ErrorCode::kBadRequest, "residual_threshold ", config.residual_threshold, " is not at least 0");
+  }
+  options.residual_threshold = config.residual_threshold;
   options.kv_type = parse_kv_type(config.kv_dtype);
   options.block_tokens = config.block_tokens;
   options.kernels = &table;

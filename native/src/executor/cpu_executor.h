@@ -14,10 +14,13 @@
 namespace deepinfer {
 
 struct CpuExecutorConfig {
-  std::string precision = "fast";  // fast, bf16, fp32
-  std::string kv_dtype = "f16";    // f16, bf16, f32, int8
-  std::string isa;                 // kernel level; empty: DEEPINFER_ISA or the best
-  int block_tokens = 32;           // tokens per cache block, multiple of 16
+  std::string precision = "fast";  // precise, fast, bf16, fp32
+  // precise: blocks of activations whose largest value is above this times the row's root mean square are
+  // multiplied with 16 bits, the others with 8.
+  float residual_threshold = kernels::kDefaultResidualThreshold;
+  std::string kv_dtype = "f16";  // f16, bf16, f32, int8
+  std::string isa;               // kernel level; empty: DEEPINFER_ISA or the best
+  int block_tokens = 32;         // tokens per cache block, multiple of 16
 };
 
 class CpuExecutor final : public Executor {

@@ -23,11 +23,12 @@ constexpr int kPieceTokens = 256;  // tokens whose softmax has one maximum; piec
 
 // How a product of activations and weights is computed.
 enum class Arithmetic : uint8_t {
-  kInt8,  // activations int8 per block of 32, weights as stored
-  kBf16,  // both bf16, fp32 sums: odd element of each pair first, then the even one
-  kFp32,  // both fp32
+  kInt8,          // activations int8 per block of 32, weights as stored
+  kInt8Residual,  // the same with int16 activations in blocks that hold a large value
+  kBf16,          // both bf16, fp32 sums: odd element of each pair first, then the even one
+  kFp32,          // both fp32
 };
-constexpr int kNumArithmetics = 3;
+constexpr int kNumArithmetics = 4;
 
 // Packed weights: panels of 16 columns, all of k, block after block (see pack.cc for the byte layout).
 enum class PackFormat : uint8_t {
@@ -50,7 +51,8 @@ struct PackedView {
   int n = 0;  // columns that exist; the last panel may hold padding
   int k = 0;
   PackFormat format = PackFormat::kF32;
-  float offset = 0;  // of kNibbleD16, kByteD16, kByteSub16
+  Arithmetic arithmetic = Arithmetic::kFp32;  // of its products
+  float offset = 0;                           // of kNibbleD16, kByteD16, kByteSub16
 
   int64_t num_bytes() const { return num_panels * panel_bytes; }
 };
@@ -63,11 +65,16 @@ struct ActivationView {
   int k = 0;
   int num_tiles = 0;       // tile t has num_rows / num_tiles rows, the first num_rows % num_tiles one more
   void* values = nullptr;  // [num_rows * k] int8, fp32, or bf16 in as many bytes as the level likes
-  // kInt8 only, [k / 32][rows of the tile] per tile, tile at first_row * (k / 32):
+  // kInt8 and kInt8Residual only, [k / 32][rows of the tile] per tile, tile at first_row * (k / 32):
   float* scale = nullptr;
   float* scaled_sum = nullptr;       // scale * sum of the block's codes
   float* scaled_sum_low = nullptr;   // ... of its first 16 codes
   float* scaled_sum_high = nullptr;  // ... of its last 16
+  // kInt8Residual only. A value is scale * (code + residual / 256); a block of a row has residuals if its
+  // largest magnitude is above residual_threshold times the row's root mean square, else they are zeros.
+  float residual_threshold = 0;
+  int8_t* residuals = nullptr;      // like values
+  uint8_t* has_residual = nullptr;  // like scale, and 8 bytes more that are read and ignored
 };
 
 struct GemmOutput {

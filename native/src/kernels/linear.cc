@@ -10,10 +10,8 @@ namespace {
 constexpr int kTasksPerThread = 8;  // enough to even out threads that are interrupted
 constexpr int kMinTaskPanels = 2;   // what the widest loop takes at once
 
-Arithmetic arithmetic_of(PackFormat format) {
-  if (format == PackFormat::kF32) return Arithmetic::kFp32;
-  if (format == PackFormat::kPairBf16) return Arithmetic::kBf16;
-  return Arithmetic::kInt8;
+bool is_int8(Arithmetic arithmetic) {
+  return arithmetic == Arithmetic::kInt8 || arithmetic == Arithmetic::kInt8Residual;
 }
 
 int64_t align64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -49,16 +47,18 @@ void Activations::begin(int num_rows, const Linear& linear) {
   DI_CHECK(num_rows >= 1 && num_rows <= max_rows_ && linear.k <= max_k_, num_rows, " ", linear.k);
   num_rows_ = num_rows;
   std::fill(active_, active_ + kNumArithmetics, false);
-  for (const PackedView& part : linear.parts) active_[static_cast<int>(arithmetic_of(part.format))] = true;
+  for (const PackedView& part : linear.parts) active_[static_cast<int>(part.arithmetic)] = true;
   for (int i = 0; i < kNumArithmetics; ++i) {
     if (!active_[i]) continue;
     const auto arithmetic = static_cast<Arithmetic>(i);
-    const int64_t value_bytes = arithmetic == Arithmetic::kInt8 ? 1 : 4;
-    const int64_t values = align64(int64_t{max_rows_} * max_k_ * value_bytes);
-    const int64_t scales = align64(int64_t{max_rows_} * (max_k_ / kBlock) * 4);
-    const bool has_scales = arithmetic == Arithmetic::kInt8;
-    if (memory_[i].data() == nullptr)
-      memory_[i] = Pages(values + (has_scales ? 4 * scales : 0), "activations");
+    const bool has_scales = is_int8(arithmetic), has_residuals = arithmetic == Arithmetic::kInt8Residual;
+    const int64_t values = align64(int64_t{max_rows_} * max_k_ * (has_scales ? 1 : 4));
+    const int64_t blocks = int64_t{max_rows_} * (max_k_ / kBlock);
+    const int64_t scales = align64(blocks * 4), flags = align64(blocks + 8);
+    if (memory_[i].data() == nullptr) {
+      memory_[i] =
+          Pages(values + (has_scales ? 4 * scales : 0) + (has_residuals ? values + flags : 0), "activations");
+    }
     ActivationView& view = views_[i];
     view.arithmetic = arithmetic;
     view.num_rows = num_rows;
@@ -72,6 +72,12 @@ void Activations::begin(int num_rows, const Linear& linear) {
       view.scaled_sum = at + scales / 4;
       view.scaled_sum_low = at + 2 * scales / 4;
       view.scaled_sum_high = at + 3 * scales / 4;
+    }
+    if (has_residuals) {
+      std::byte* at = memory_[i].data() + values + 4 * scales;
+      view.residual_threshold = linear.residual_threshold;
+      view.residuals = reinterpret_cast<int8_t*>(at);
+      view.has_residual = reinterpret_cast<uint8_t*>(at + values);
     }
   }
 }
@@ -107,8 +113,8 @@ void Multiplier::run(const Linear& linear, const Activations& activations, const
     const PackedView& weights = *task.part;
     GemmOutput shifted = output;
     shifted.y += task.first_column;
-    kernels_.gemm(activations.view(arithmetic_of(weights.format)), weights, task.panel_begin, task.panel_end,
-                  shifted, scratch_.data() + worker * scratch_bytes_);
+    kernels_.gemm(activations.view(weights.arithmetic), weights, task.panel_begin, task.panel_end, shifted,
+                  scratch_.data() + worker * scratch_bytes_);
   });
 }
 

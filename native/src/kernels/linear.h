@@ -14,6 +14,7 @@ struct Linear {
   std::vector<PackedView> parts;
   int n = 0;
   int k = 0;
+  float residual_threshold = kDefaultResidualThreshold;  // for parts multiplied as kInt8Residual
 
   void append(const PackedView& part);
   int64_t num_bytes() const;

@@ -188,16 +188,17 @@ void pack_float_column(DType dtype, const std::byte* row, const PackedView& view
 }  // namespace
 
 Precision parse_precision(std::string_view name) {
+  if (name == "precise") return Precision::kPrecise;
   if (name == "fast") return Precision::kFast;
   if (name == "bf16") return Precision::kBf16;
   if (name == "fp32") return Precision::kFp32;
-  fail(ErrorCode::kBadRequest, "unknown precision \"", name, "\"; it is one of fast, bf16, fp32");
+  fail(ErrorCode::kBadRequest, "unknown precision \"", name, "\"; it is one of precise, fast, bf16, fp32");
 }
 
 Arithmetic arithmetic_for(Precision precision, DType dtype) {
   if (precision == Precision::kFp32) return Arithmetic::kFp32;
-  if (precision == Precision::kFast && formats::is_block_quantised(dtype)) return Arithmetic::kInt8;
-  return Arithmetic::kBf16;
+  if (precision == Precision::kBf16 || !formats::is_block_quantised(dtype)) return Arithmetic::kBf16;
+  return precision == Precision::kFast ? Arithmetic::kInt8 : Arithmetic::kInt8Residual;
 }
 
 int64_t packed_block_bytes(PackFormat format) {
@@ -222,8 +223,9 @@ PackedView pack_matrix(const TensorInfo& tensor, std::span<const int32_t> row_or
     fail(ErrorCode::kUnsupported, "tensor ", tensor.name, " has ", tensor.shape[1],
          " input features; supported are multiples of ", kBlock);
   }
-  const Packing packing = packing_for(arithmetic_for(precision, tensor.dtype), tensor.dtype);
   PackedView view;
+  view.arithmetic = arithmetic_for(precision, tensor.dtype);
+  const Packing packing = packing_for(view.arithmetic, tensor.dtype);
   view.format = packing.format;
   view.offset = packing.offset;
   view.n = static_cast<int>(row_order.empty() ? tensor.shape[0] : static_cast<int64_t>(row_order.size()));

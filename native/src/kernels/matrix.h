@@ -15,10 +15,13 @@ namespace deepinfer::kernels {
 
 // What the user asks for; with the type of a weight it decides the arithmetic of its products.
 enum class Precision : uint8_t {
-  kFast,  // block-quantised weights: int8 activations; others: bf16
-  kBf16,  // weights and activations bf16
-  kFp32,  // weights decoded to fp32
+  kPrecise,  // block-quantised weights: int8 activations with residuals; others: bf16
+  kFast,     // block-quantised weights: int8 activations; others: bf16
+  kBf16,     // weights and activations bf16
+  kFp32,     // weights decoded to fp32
 };
+// Which blocks of activations get residuals, see ActivationView. 0: all, infinity: none.
+constexpr float kDefaultResidualThreshold = 4.0f;
 Precision parse_precision(std::string_view name);  // throws Error{kBadRequest}
 
 Arithmetic arithmetic_for(Precision precision, DType dtype);

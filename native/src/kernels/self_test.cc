@@ -48,6 +48,7 @@ class Exercise {
     for (const DType dtype : {DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0,
                               DType::kQ4_K, DType::kQ5_K, DType::kQ6_K}) {
       gemm(dtype, Precision::kFast);
+      gemm(dtype, Precision::kPrecise);
     }
     gemm(DType::kBF16, Precision::kBf16);
     gemm(DType::kF32, Precision::kFp32);
@@ -107,7 +108,9 @@ class Exercise {
     linear.append(pack_matrix(tensor, {}, precision, pool_, arena));
     for (const int num_rows : {1, 2, 3, 5, 8, 13, 17, 37}) {
       const std::vector<float> x = numbers.row(int64_t{num_rows} * kInputs);
-      computed_.push_back({str_cat("gemm ", info.name, " m=", num_rows), multiply(linear, x, num_rows)});
+      computed_.push_back(
+          {str_cat("gemm ", info.name, precision == Precision::kPrecise ? " residual m=" : " m=", num_rows),
+           multiply(linear, x, num_rows)});
     }
   }
 

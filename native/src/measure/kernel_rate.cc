@@ -170,12 +170,16 @@ KernelRate measure_rows(const std::string& isa, const std::string& kernel, int w
     });
     return {rows, best, values * 12, 4.0 * static_cast<double>(values)};
   }
-  const bool is_int8 = kernel == "prepare_int8", is_bf16 = kernel == "prepare_bf16";
+  const bool is_residual = kernel == "prepare_residual", is_int8 = kernel == "prepare_int8" || is_residual;
+  const bool is_bf16 = kernel == "prepare_bf16";
   if (!is_int8 && !is_bf16 && kernel != "prepare_fp32")
     fail(ErrorCode::kBadRequest, "no row kernel is called ", kernel);
   LinearCase small;
   small.dtype = is_int8 ? DType::kQ8_0 : is_bf16 ? DType::kBF16 : DType::kF32;
-  small.precision = is_int8 ? Precision::kFast : is_bf16 ? Precision::kBf16 : Precision::kFp32;
+  small.precision = is_residual ? Precision::kPrecise
+                    : is_int8   ? Precision::kFast
+                    : is_bf16   ? Precision::kBf16
+                                : Precision::kFp32;
   small.n = kLanes;
   small.k = width;
   PageArena arena;
@@ -185,7 +189,12 @@ KernelRate measure_rows(const std::string& isa, const std::string& kernel, int w
   const double best = best_wall_seconds(kRepeats, seconds, [&] {
     pool.parallel_for(rows, kRowGrain, [&](int row, int) { activations.set_row(row, x.data() + at(row)); });
   });
-  return {rows, best, values * (is_int8 ? 5 : is_bf16 ? 6 : 8), static_cast<double>(values)};
+  return {rows, best,
+          values * (is_residual ? 6
+                    : is_int8   ? 5
+                    : is_bf16   ? 6
+                                : 8),
+          static_cast<double>(values)};
 }
 
 }  // namespace deepinfer

@@ -46,8 +46,8 @@ struct AttentionCase {
 KernelRate measure_attention(const std::string& isa, const AttentionCase& attention, double seconds,
                              int64_t rotated_bytes, ThreadPool& pool);
 
-// Row kernels, in the caches: "rms_norm", "swiglu", "prepare_int8", "prepare_bf16" or "prepare_fp32" on rows
-// of `width` values (num_bytes: read and written). width is a multiple of 32.
+// Row kernels, in the caches: "rms_norm", "swiglu", "prepare_int8", "prepare_residual", "prepare_bf16" or
+// "prepare_fp32" on rows of `width` values (num_bytes: read and written). width is a multiple of 32.
 KernelRate measure_rows(const std::string& isa, const std::string& kernel, int width, int rows,
                         double seconds, ThreadPool& pool);
 

@@ -19,6 +19,7 @@ namespace deepinfer::models {
 
 struct ModelOptions {
   kernels::Precision precision = kernels::Precision::kFast;
+  float residual_threshold = kernels::kDefaultResidualThreshold;  // of kPrecise
   kernels::KvType kv_type = kernels::KvType::kF16;
   int block_tokens = 32;  // multiple of 16
   const kernels::KernelTable* kernels = nullptr;

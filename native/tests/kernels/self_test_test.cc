@@ -14,7 +14,7 @@ TEST(every_level_equals_the_scalar_twin) {
     if (!result.ok) std::cerr << result.isa << " " << result.kernel << ": " << result.detail << "\n";
     CHECK(result.ok);
   }
-  CHECK_EQ(results.size(), (kernels::available_levels().size() - 1) * (5 + 10 * 8 + 4 * 2));
+  CHECK_EQ(results.size(), (kernels::available_levels().size() - 1) * (5 + 18 * 8 + 4 * 2));
 }
 
 // The comparison is worth something only if it can fail.

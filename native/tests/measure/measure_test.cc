@@ -42,7 +42,8 @@ TEST(attention_counts_what_each_new_token_sees) {
 TEST(row_kernels_run_at_every_level) {
   ThreadPool pool(2);
   for (const std::string& isa : kernels::available_levels())
-    for (const char* kernel : {"rms_norm", "swiglu", "prepare_int8", "prepare_bf16", "prepare_fp32"})
+    for (const char* kernel :
+         {"rms_norm", "swiglu", "prepare_int8", "prepare_residual", "prepare_bf16", "prepare_fp32"})
       CHECK(measure_rows(isa, kernel, 64, 9, 0.0, pool).seconds > 0);
 }
 

@@ -7,7 +7,7 @@
 namespace deepinfer::kernels::DEEPINFER_ISA {
 
 static int max_tile_rows(Arithmetic arithmetic, int num_rows) {
-  if (arithmetic != Arithmetic::kInt8) return kFloatRows;
+  if (arithmetic == Arithmetic::kBf16 || arithmetic == Arithmetic::kFp32) return kFloatRows;
   return num_rows <= kDirectLimit ? kDirectRows : kPanelRows;
 }
 
@@ -33,8 +33,12 @@ static TileRange tile_of_row(const ActivationView& a, int row) {
 
 static Int8Tile int8_tile(const ActivationView& a, TileRange range) {
   const int num_blocks = a.k / kBlock;
+  const int64_t codes_at = static_cast<int64_t>(range.first_row) * a.k;
   const int64_t scales_at = static_cast<int64_t>(range.first_row) * num_blocks;
-  return {static_cast<const int8_t*>(a.values) + static_cast<int64_t>(range.first_row) * a.k,
+  const bool has_residuals = a.arithmetic == Arithmetic::kInt8Residual;
+  return {static_cast<const int8_t*>(a.values) + codes_at,
+          has_residuals ? a.residuals + codes_at : nullptr,
+          has_residuals ? a.has_residual + scales_at : nullptr,
           a.scale + scales_at,
           a.scaled_sum + scales_at,
           a.scaled_sum_low + scales_at,

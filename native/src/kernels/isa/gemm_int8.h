@@ -4,6 +4,11 @@
 //   y = fma(float(sum of code * a), d * s, y);  y = fma(m, s * sum of a, y);
 // where s is the activation's scale, and m = -offset * d for formats without a minimum of their own. The
 // integer sum is exact, so its order is free. kByteSub16 has one d and m per 16 elements: four multiply-adds.
+//
+// With residuals an activation is s * (a + residual / 256). If a row of the tile has residuals in a block,
+// the sums become 256 * (sum of code * a) + (sum of code * residual), at most 32 * 255 * 32640 < 2^31, and s
+// / 256 takes the place of s. To a row whose residuals are zero nothing changes: powers of two commute with
+// rounding.
 #pragma once
 
 #include "kernels/isa/vec.h"
@@ -12,10 +17,12 @@ namespace deepinfer::kernels::DEEPINFER_ISA {
 
 // One tile of activation rows, as prepare_row left it.
 struct Int8Tile {
-  const int8_t* codes;   // [k / 4][rows][4]
-  const float* scale;    // [k / 32][rows]
-  const float* sum;      // [k / 32][rows] scale * sum of codes
-  const float* sum_low;  // ... of the first 16
+  const int8_t* codes;          // [k / 4][rows][4]
+  const int8_t* residuals;      // like codes; null: none
+  const uint8_t* has_residual;  // [k / 32][rows]
+  const float* scale;           // [k / 32][rows]
+  const float* sum;             // [k / 32][rows] scale * sum of codes
+  const float* sum_low;         // ... of the first 16
   const float* sum_high;
   int num_blocks;
 };
@@ -37,6 +44,16 @@ struct Int8Format {
   static constexpr int kScaleBytes = kOnlyD ? 32 : kHalfScales ? 64 : 128;
   static constexpr int kBytes = kCodeBytes + kScaleBytes;
 };
+
+// Whether a row of the tile has residuals in block b.
+template <int kRows>
+DI_INLINE bool has_residuals(const Int8Tile& tile, int b) {
+  static_assert(kRows <= 8);
+  if (tile.residuals == nullptr) return false;
+  uint64_t flags;
+  memcpy(&flags, tile.has_residual + b * kRows, sizeof flags);
+  return (flags << (64 - 8 * kRows)) != 0;
+}
 
 // Vector g holds elements 4g .. 4g + 3 of the block for the panel's 16 columns.
 template <PackFormat F>
@@ -71,6 +88,13 @@ DI_INLINE Scales load_scales(const std::byte* block, f32x16 minus_offset) {
     s.d = f_load(floats);
     s.m = f_load(floats + 16);
   }
+  return s;
+}
+
+// For sums that are 256 times as large.
+DI_INLINE Scales residual_scales(Scales s) {
+  s.d = f_mul(s.d, f_set1(0x1p-8f));
+  s.d_high = f_mul(s.d_high, f_set1(0x1p-8f));
   return s;
 }
 
@@ -115,13 +139,24 @@ void int8_direct(const Int8Tile& tile, const std::byte* panel, float offset, flo
     for (int line = 0; line < Format::kBytes; line += 64) prefetch(panel + kAhead + line);
     u8x64 codes[8];
     load_codes<F>(panel, codes);
-    const Scales scales = load_scales<F>(panel, minus_offset);
+    Scales scales = load_scales<F>(panel, minus_offset);
+    const bool residuals = has_residuals<kRows>(tile, b);
+    if (residuals) scales = residual_scales(scales);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       i32x16 low = i_zero(), high = i_zero();
       for (int g = 0; g < 4; ++g) {
         low = dot<Format::kWide>(low, codes[g], quad_load(a + (g * kRows + r) * 4));
         high = dot<Format::kWide>(high, codes[g + 4], quad_load(a + ((g + 4) * kRows + r) * 4));
+      }
+      if (residuals) {
+        const int8_t* residual = tile.residuals + (a - tile.codes);
+        low = i_times_256(low);
+        high = i_times_256(high);
+        for (int g = 0; g < 4; ++g) {
+          low = dot<Format::kWide>(low, codes[g], quad_load(residual + (g * kRows + r) * 4));
+          high = dot<Format::kWide>(high, codes[g + 4], quad_load(residual + ((g + 4) * kRows + r) * 4));
+        }
       }
       acc[r] = add_block<Format::kSub16>(acc[r], low, high, scales, tile, b * kRows + r);
     }
@@ -191,6 +226,32 @@ void int8_panel(const Int8Tile& tile, const std::byte* expanded, int64_t panel_s
         }
       }
     }
+    const bool residuals = has_residuals<kRows>(tile, b);
+    if (residuals) {
+      const int8_t* residual = tile.residuals + (a - tile.codes);
+#pragma GCC unroll 2
+      for (int half = 0; half < (kSub16 ? 2 : 1); ++half) {
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+          for (int p = 0; p < kPanelsWide; ++p) sums[half][r][p] = i_times_256(sums[half][r][p]);
+        }
+        constexpr int kWords = kSub16 ? 4 : 8;
+#pragma GCC unroll 1
+        for (int g = half * kWords; g < (half + 1) * kWords; ++g) {
+          u8x64 codes[kPanelsWide];
+#pragma GCC unroll 8
+          for (int p = 0; p < kPanelsWide; ++p) codes[p] = b_load(expanded + p * panel_step + 64 * g);
+#pragma GCC unroll 8
+          for (int r = 0; r < kRows; ++r) {
+            const byte_quad quad = quad_load(residual + (g * kRows + r) * 4);
+#pragma GCC unroll 8
+            for (int p = 0; p < kPanelsWide; ++p)
+              sums[half][r][p] = dot<kWide>(sums[half][r][p], codes[p], quad);
+          }
+        }
+      }
+    }
 #pragma GCC unroll 8
     for (int p = 0; p < kPanelsWide; ++p) {
       const auto* floats = reinterpret_cast<const float*>(expanded + p * panel_step + 512);
@@ -201,6 +262,7 @@ void int8_panel(const Int8Tile& tile, const std::byte* expanded, int64_t panel_s
         s.d_high = f_load(floats + 32);
         s.m_high = f_load(floats + 48);
       }
+      if (residuals) s = residual_scales(s);
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
         const i32x16 high = kSub16 ? sums[kSub16 ? 1 : 0][r][p] : i_zero();

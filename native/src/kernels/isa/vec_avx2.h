@@ -112,6 +112,15 @@ DI_INLINE i32x16 i_zero() { return {_mm256_setzero_si256(), _mm256_setzero_si256
 DI_INLINE i32x16 i_add(i32x16 a, i32x16 b) {
   return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)};
 }
+DI_INLINE i32x16 i_sub(i32x16 a, i32x16 b) {
+  return {_mm256_sub_epi32(a.lo, b.lo), _mm256_sub_epi32(a.hi, b.hi)};
+}
+DI_INLINE i32x16 i_times_256(i32x16 a) { return {_mm256_slli_epi32(a.lo, 8), _mm256_slli_epi32(a.hi, 8)}; }
+DI_INLINE i32x16 i_high_byte(i32x16 a) {
+  const __m256i half = _mm256_set1_epi32(128);
+  return {_mm256_srai_epi32(_mm256_add_epi32(a.lo, half), 8),
+          _mm256_srai_epi32(_mm256_add_epi32(a.hi, half), 8)};
+}
 DI_INLINE f32x16 i_to_f32(i32x16 a) { return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)}; }
 DI_INLINE void i_store_i8(int8_t* p, i32x16 a) {
   const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(a.lo, a.hi), 0xd8);

@@ -86,6 +86,11 @@ DI_INLINE f32x16 f_scale2(f32x16 a, i32x16 n) {
 
 DI_INLINE i32x16 i_zero() { return {_mm512_setzero_si512()}; }
 DI_INLINE i32x16 i_add(i32x16 a, i32x16 b) { return {_mm512_add_epi32(a.v, b.v)}; }
+DI_INLINE i32x16 i_sub(i32x16 a, i32x16 b) { return {_mm512_sub_epi32(a.v, b.v)}; }
+DI_INLINE i32x16 i_times_256(i32x16 a) { return {_mm512_slli_epi32(a.v, 8)}; }
+DI_INLINE i32x16 i_high_byte(i32x16 a) {
+  return {_mm512_srai_epi32(_mm512_add_epi32(a.v, _mm512_set1_epi32(128)), 8)};
+}
 DI_INLINE f32x16 i_to_f32(i32x16 a) { return {_mm512_cvtepi32_ps(a.v)}; }
 DI_INLINE void i_store_i8(int8_t* p, i32x16 a) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a.v));

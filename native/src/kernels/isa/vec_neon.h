@@ -134,6 +134,18 @@ DI_INLINE i32x16 i_add(i32x16 a, i32x16 b) {
   DI_QUARTERS a.v[j] = vaddq_s32(a.v[j], b.v[j]);
   return a;
 }
+DI_INLINE i32x16 i_sub(i32x16 a, i32x16 b) {
+  DI_QUARTERS a.v[j] = vsubq_s32(a.v[j], b.v[j]);
+  return a;
+}
+DI_INLINE i32x16 i_times_256(i32x16 a) {
+  DI_QUARTERS a.v[j] = vshlq_n_s32(a.v[j], 8);
+  return a;
+}
+DI_INLINE i32x16 i_high_byte(i32x16 a) {
+  DI_QUARTERS a.v[j] = vrshrq_n_s32(a.v[j], 8);  // adds the half
+  return a;
+}
 DI_INLINE f32x16 i_to_f32(i32x16 a) {
   return {{vcvtq_f32_s32(a.v[0]), vcvtq_f32_s32(a.v[1]), vcvtq_f32_s32(a.v[2]), vcvtq_f32_s32(a.v[3])}};
 }
@@ -175,7 +187,7 @@ DI_INLINE byte_quad quad_load(const int8_t* p) {
 DI_INLINE int32x4_t dot_signed(int32x4_t acc, int8x16_t w, int8x16_t a) { return vdotq_s32(acc, w, a); }
 #else
 DI_INLINE int32x4_t dot_signed(int32x4_t acc, int8x16_t w, int8x16_t a) {
-  // Products of codes below 128 with codes of at least -127: a pair always fits 16 bits.
+  // Products of codes below 128 with codes of at least -128: a product fits 16 bits.
   const int16x8_t low = vmull_s8(vget_low_s8(w), vget_low_s8(a));
   const int16x8_t high = vmull_s8(vget_high_s8(w), vget_high_s8(a));
   return vaddq_s32(acc, vpaddq_s32(vpaddlq_s16(low), vpaddlq_s16(high)));

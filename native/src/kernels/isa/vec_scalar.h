@@ -119,6 +119,18 @@ DI_INLINE i32x16 i_add(i32x16 a, i32x16 b) {
   DI_LANES a.lane[i] += b.lane[i];
   return a;
 }
+DI_INLINE i32x16 i_sub(i32x16 a, i32x16 b) {
+  DI_LANES a.lane[i] -= b.lane[i];
+  return a;
+}
+DI_INLINE i32x16 i_times_256(i32x16 a) {  // in range
+  DI_LANES a.lane[i] *= 256;
+  return a;
+}
+DI_INLINE i32x16 i_high_byte(i32x16 a) {  // floor((a + 128) / 256)
+  DI_LANES a.lane[i] = (a.lane[i] + 128) >> 8;
+  return a;
+}
 DI_INLINE f32x16 i_to_f32(i32x16 a) {
   f32x16 r;
   DI_LANES r.lane[i] = static_cast<float>(a.lane[i]);

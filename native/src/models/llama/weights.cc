@@ -90,6 +90,7 @@ class Loader {
         kernels::pack_matrix(tensor, row_order, options_.precision, *options_.pool, weights_.memory);
     weights_.num_bytes += packed.num_bytes();
     linear.append(packed);
+    linear.residual_threshold = options_.residual_threshold;
     file_.drop_pages(tensor);
   }
 
