@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,6 +37,11 @@ class ModelFile:
         """Rows of the first tensor of these names that is there."""
         shapes = {tensor.name: tensor.shape for tensor in self.tensors}
         return next((shapes[name][0] for name in names if shapes.get(name)), None)
+
+    def without_lists(self) -> ModelFile:
+        """The same file, whose vocabulary has been read: its lists are 10 MiB of every run otherwise."""
+        kept = {key: value for key, value in self.metadata.items() if not isinstance(value, list)}
+        return replace(self, metadata=kept)
 
 
 def open_model_file(path: Path) -> ModelFile:

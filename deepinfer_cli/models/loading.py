@@ -68,6 +68,7 @@ class FileModel:
         except TokenizerError as error:
             what = f"{self.name}: {in_short(str(error))}"
             raise ModelError(what, "--tokenizer names another one") from error
+        self._file = self._file.without_lists()
         self.tokenizer.pad_to(vocab_size or 0)
         self.renderer = ChatRenderer(self.tokenizer, template, vocab_size or self.tokenizer.vocab_size)
 

@@ -55,7 +55,10 @@ def check_tokenizer_json(state: Any) -> None:
 
 
 def check_token_lengths(tokens: Sequence[Any], where: str) -> None:
-    longest = max((len(token) for token in tokens if isinstance(token, str)), default=0)
+    try:
+        longest = max(map(len, tokens), default=0)
+    except TypeError:  # an entry without a length, which others refuse
+        longest = max((len(token) for token in tokens if isinstance(token, str)), default=0)
     if longest > MAX_TOKEN_CHARS:
         raise TokenizerError(
             f"{where} has a token of {longest:,} characters, wanted at most {MAX_TOKEN_CHARS}"

@@ -39,6 +39,7 @@ std::unique_ptr<CpuExecutor> make_executor(const std::shared_ptr<TensorFile>& fi
   if (!isa.is_none()) config.isa = nb::cast<std::string>(isa);
   config.block_tokens = block_tokens;
   const nb::gil_scoped_release release;  // packing takes a while
+  return_free_memory();                  // what reading a vocabulary and its merges has left
   return std::make_unique<CpuExecutor>(file, pool, config);
 }
 

@@ -1,5 +1,8 @@
 #include "base/free_memory.h"
 
+#if defined(__linux__)
+#include <malloc.h>
+#endif
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -91,6 +94,12 @@ int64_t available_memory_bytes(const std::string& root) {
   const int64_t machine = read_field(root + "/proc/meminfo", "MemAvailable:", -1);
   return std::min({machine < 0 ? kUnlimited : machine * 1024, left_in_groups(root),
                    left_of_limit(root, RLIMIT_DATA, "VmData:"), left_of_limit(root, RLIMIT_AS, "VmSize:")});
+}
+
+void return_free_memory() {
+#if defined(__GLIBC__)
+  malloc_trim(0);
+#endif
 }
 
 }  // namespace deepinfer
