@@ -124,7 +124,7 @@ reliability: $(VENV)/.setup  ## docs/reliability.md from the table of the last `
 
 # The small model's file; downloaded on first use.
 MODEL = $$($(BIN)/python -m deepinfer_cli download smollm2-135m)
-.PHONY: bench-constraints constrained-rows bench-pairs bench-peers peer-speed peer-quality bench-quality profile-rows stream-rows start-up
+.PHONY: bench-constraints constrained-rows bench-pairs bench-peers peer-speed peer-quality bench-quality profile-rows stream-rows start-up shared-prefix
 # PEERS: flags for a part of it: make peer-speed PEERS='--only decode --threads 1 --rounds 2'
 PEERS ?=
 peer-speed: build  ## speed beside llama.cpp and OpenVINO; adds to docs/benchmarks/peers.json
@@ -150,6 +150,8 @@ constrained-rows: build  ## 2,000 rows under 200 schemas: every text valid, 200 
 	$(BIN)/python -m tests.soak.constrained_rows "$(MODEL)" --output docs/benchmarks/constrained-rows.json
 start-up: build  ## process start to the first finished row
 	$(BIN)/python -m tests.soak.start_up "$(MODEL)" --output docs/benchmarks/start-up.json
+shared-prefix: build  ## CPU seconds of 200 rows that begin with the same 1,500 tokens, with and without the prefix cache
+	$(BIN)/python -m tests.soak.shared_prefix "$(MODEL)" --output docs/benchmarks/shared-prefix.json
 
 clean:  ## remove build outputs (keeps .venv)
 	rm -rf build

@@ -1,4 +1,4 @@
-"""What the prefix cache brings where all rows begin alike: a prefix of 1,500 tokens, tails of 20, one token out.
+"""What the prefix cache brings where all rows begin alike: 1,500 shared tokens, tails of 20, one token out.
 
     python -m tests.soak.shared_prefix MODEL [--rows 200] [--sets 1] [--threads 1] [--output FILE.json]
 
@@ -80,7 +80,7 @@ def main() -> None:
         costs.append((on, off))
         print(f"{on:.2f} s with the cache, {off:.2f} s without: {off / on:.1f} times; all rows equal")
     record = {
-        "what": f"CPU seconds of {arguments.rows} rows: {PREFIX} shared tokens, tails of {TAIL}, one token out",
+        "what": f"CPU seconds of {arguments.rows} rows: {PREFIX} shared tokens, tails of {TAIL}, one out",
         "machine": machine(),
         "model": arguments.model.name,
         "num_threads": arguments.threads,
