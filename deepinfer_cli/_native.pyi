@@ -361,6 +361,8 @@ class Engine:
         prefix_cache: bool = True,
         jump_forward: bool = True,  # what a constraint forces is computed together; the same results
         ask_above: int = 512,  # tokens that a mask allows; the next is made only if needed; the same results
+        look_ahead: int = 256,  # requests in a row that are admitted longest first; 1 = by arrival
+        async_scheduling: bool = True,
         max_waiting: int = 256,
         max_finished: int = 1024,
         eos_token_ids: list[int] = ...,

@@ -167,6 +167,9 @@ class EngineConfig:
         flags=("--prefix-cache",),
         off_flags=("--no-prefix-cache",),
     )
+    async_scheduling: bool = setting(
+        True, "With several threads, look for stop strings while the next step is computed; the same results"
+    )
 
 
 def _row_setting(default: Any, help: str, **details: Any) -> Any:

@@ -101,6 +101,8 @@ class NativeEngine:
             prefill_chunk=settings.prefill_chunk,
             max_context=max_context,
             prefix_cache=settings.prefix_cache,
+            look_ahead=MAX_WAITING,
+            async_scheduling=settings.async_scheduling,
             max_waiting=MAX_WAITING,
             eos_token_ids=list(model.eos_token_ids),
             debug_busy_wait=busy_wait,

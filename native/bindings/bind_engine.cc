@@ -371,6 +371,7 @@ nb::dict stats_dict(const PyEngine& engine) {
   d["num_blocks_used"] = s.num_blocks_used;
   d["num_blocks_total"] = s.num_blocks_total;
   d["busy_seconds"] = s.busy_seconds;
+  d["host_seconds"] = s.host_seconds;
   d["constraint_seconds"] = s.constraint_seconds;
   return d;
 }
@@ -378,9 +379,9 @@ nb::dict stats_dict(const PyEngine& engine) {
 void init_engine(PyEngine* self, Executor& executor, ThreadPool& pool, std::shared_ptr<TokenTable> tokens,
                  std::vector<int32_t> num_blocks, int32_t max_num_seqs, int32_t max_step_tokens,
                  int32_t prefill_chunk, int32_t max_context, bool prefix_cache, bool jump_forward,
-                 int32_t ask_above, int32_t max_waiting, int32_t max_finished,
-                 std::vector<int32_t> eos_token_ids, int32_t debug_preempt_every, double debug_busy_wait,
-                 bool debug_checks) {
+                 int32_t ask_above, int32_t look_ahead, bool async_scheduling, int32_t max_waiting,
+                 int32_t max_finished, std::vector<int32_t> eos_token_ids, int32_t debug_preempt_every,
+                 double debug_busy_wait, bool debug_checks) {
   EngineConfig config;
   config.num_blocks = std::move(num_blocks);
   config.max_num_seqs = max_num_seqs;
@@ -390,6 +391,8 @@ void init_engine(PyEngine* self, Executor& executor, ThreadPool& pool, std::shar
   config.prefix_cache = prefix_cache;
   config.jump_forward = jump_forward;
   config.ask_above = ask_above;
+  config.look_ahead = look_ahead;
+  config.async_scheduling = async_scheduling;
   config.max_waiting = max_waiting;
   config.max_finished = max_finished;
   config.eos_token_ids = std::move(eos_token_ids);
@@ -413,6 +416,7 @@ void bind_engine(nb::module_& m) {
            "max_step_tokens"_a = defaults.max_step_tokens, "prefill_chunk"_a = defaults.prefill_chunk,
            "max_context"_a = defaults.max_context, "prefix_cache"_a = defaults.prefix_cache,
            "jump_forward"_a = defaults.jump_forward, "ask_above"_a = defaults.ask_above,
+           "look_ahead"_a = defaults.look_ahead, "async_scheduling"_a = defaults.async_scheduling,
            "max_waiting"_a = defaults.max_waiting, "max_finished"_a = defaults.max_finished,
            "eos_token_ids"_a = nb::list(), "debug_preempt_every"_a = defaults.debug_preempt_every,
            "debug_busy_wait"_a = defaults.debug_busy_wait, "debug_checks"_a = defaults.debug_checks)

@@ -27,6 +27,10 @@ struct EngineConfig {
   double forcing_seconds = 0.002;  // that one step takes at most, per constraint, to find what is forced
   // So many requests in the order of arrival are admitted longest first; 1 = in the order of arrival.
   int32_t look_ahead = 256;
+  // Texts are decoded and searched for stop strings while the next step is computed, by another thread where
+  // there are several; the same results.
+  bool async_scheduling = true;
+  int32_t async_min_rows = 16;   // fewer are not worth waking a thread
   int32_t max_waiting = 256;       // submitted but not yet admitted requests (back-pressure)
   int32_t max_finished = 1024;     // completions not yet polled; the loop waits when full
   std::vector<int32_t> eos_token_ids;
@@ -49,6 +53,7 @@ struct EngineStats {
   int64_t num_blocks_used = 0;
   int64_t num_blocks_total = 0;
   double busy_seconds = 0;        // wall time inside steps
+  double host_seconds = 0;        // CPU time of the engine's thread in steps, outside the executor
   double constraint_seconds = 0;  // of them: masks and what else matchers do before and after the model
 };
 

@@ -58,7 +58,8 @@ EngineCore::EngineCore(Executor& executor, ThreadPool& pool, std::shared_ptr<con
       kv_(executor.cache_groups(), config_.num_blocks, config_.prefix_cache),
       scheduler_(scheduler_config(config_), kv_, this),
       rows_(pool),
-      constraints_(pool, config_.forcing_seconds) {
+      constraints_(pool, config_.forcing_seconds),
+      late_texts_(*token_table_, config_.async_scheduling && pool.num_threads() > 1, config_.async_min_rows) {
   executor_.allocate_cache(config_.num_blocks);
   executor_.reserve(config_.max_step_tokens);
   stats_.num_blocks_total = kv_.num_blocks_total();
@@ -119,7 +120,24 @@ void EngineCore::load(Sequence& sequence) { static_cast<Sample&>(sequence).load(
 
 void EngineCore::unload(Sequence& sequence) { static_cast<Sample&>(sequence).unload(); }
 
+// Between two steps: what is late is made good, so that a request that is cut short has all its text.
+void EngineCore::settle_texts() {
+  if (late_texts_.is_empty()) return;
+  late_texts_.finish();
+  end_stopped();
+  remove_ended();
+}
+
+void EngineCore::end_stopped() {
+  for (Sample* sample : late_texts_.take_stopped()) {
+    if (sample->is_closed) continue;
+    sample->result.stop_string = sample->text.matched_stop();
+    end_sample(*sample, FinishReason::kStop);
+  }
+}
+
 void EngineCore::abort(uint64_t id) {
+  settle_texts();
   const auto it = by_id_.find(id);
   if (it != by_id_.end()) cut_short(*it->second, FinishReason::kAborted);
 }
@@ -129,6 +147,7 @@ void EngineCore::abort_all() {
 }
 
 void EngineCore::abort_unstarted() {
+  settle_texts();
   std::vector<RequestState*> unstarted;
   for (const auto& [ordinal, request] : live_)
     if (request->samples[0]->num_cached < 0) unstarted.push_back(request.get());
@@ -137,6 +156,7 @@ void EngineCore::abort_unstarted() {
 
 bool EngineCore::plan() {
   step_started_ = std::chrono::steady_clock::now();
+  step_cpu_started_ = thread_cpu_seconds();
   if (!search_.suspects().empty() || is_anybody_held_) hold_all_but_suspects();
   work_ = scheduler_.schedule();
   ++stats_.num_steps;
@@ -162,11 +182,15 @@ void EngineCore::compute() {
   step_error_ = nullptr;
   const double started = thread_cpu_seconds();
   make_masks();
+  const double forward_started = thread_cpu_seconds();
   try {
+    late_texts_.start();
     executor_.forward(batch_, rows_);
   } catch (...) {
     step_error_ = std::current_exception();
   }
+  forward_seconds_ = thread_cpu_seconds() - forward_started;
+  late_texts_.finish();
   if (!step_error_) advance_constraints();
   if (config_.debug_busy_wait <= 0) return;
   // A slower build, for tests of measurements: they have to find it. By CPU time, as a slower build would be.
@@ -232,6 +256,8 @@ void EngineCore::advance_constraints() {
 void EngineCore::finish() {
   is_computing_ = false;
   if (step_error_) {
+    end_stopped();
+    remove_ended();
     handle_failure();
   } else {
     search_.on_success();
@@ -240,6 +266,7 @@ void EngineCore::finish() {
   if (config_.debug_checks) check_integrity();
   graveyard_.clear();
   stats_.busy_seconds += seconds_since(step_started_);
+  stats_.host_seconds += thread_cpu_seconds() - step_cpu_started_ - forward_seconds_;
 }
 
 void EngineCore::hold_all_but_suspects() {
@@ -257,11 +284,13 @@ void EngineCore::handle_failure() {
       kv_.groups(), [](const CacheGroupSpec& group) { return group.kind == CacheKind::kSequence; });
   std::vector<uint64_t> requests;
   for (const auto& [sequence, num_tokens] : work_) {
+    if (static_cast<Sample*>(sequence)->request->is_done) continue;  // a stop string ended it meanwhile
     if (requests.empty() || requests.back() != sequence->order.request)
       requests.push_back(sequence->order.request);
     if (has_state) scheduler_.restart(*sequence);
   }
   std::ranges::sort(requests);  // the step may have another order than that of arrival
+  if (requests.empty()) return;
   const auto [message, is_retryable] = describe_error(step_error_);
   const std::optional<uint64_t> blamed = search_.on_failure(requests);
   if (blamed) fail(*live_.at(*blamed), message, is_retryable);
@@ -279,6 +308,7 @@ void EngineCore::advance() {
     stats_.num_prompt_tokens += std::clamp(num_prompt - sequence->num_computed, 0, num_tokens);
     scheduler_.advance(*sequence, num_tokens);
   }
+  end_stopped();
   step_time_ = std::chrono::duration<double>(RequestState::Clock::now().time_since_epoch()).count();
   for (RowTask& task : rows_.tasks()) {
     RequestState& request = *task.sample->request;
@@ -352,7 +382,9 @@ void EngineCore::take_token(RowTask& task) {
   }
 }
 
-// Whether the sample goes on after it. is_complete: its constraint lets no more tokens follow.
+// Whether the sample goes on after it, as far as is known now. is_complete: its constraint lets no more
+// tokens follow. With a constraint nothing is late: several tokens may come at once, and the masks of those
+// after a stop string would be for nothing.
 bool EngineCore::append_token(Sample& sample, int32_t token, bool is_complete) {
   const RequestState& request = *sample.request;
   const SamplingParams& sampling = request.request.sampling;
@@ -360,6 +392,12 @@ bool EngineCore::append_token(Sample& sample, int32_t token, bool is_complete) {
   sample.append(token);
   if (request.request.wants_token_times) sample.result.token_times.push_back(step_time_);
   const bool can_stop = sample.num_output() >= sampling.min_tokens;
+  const bool is_full = request.num_prompt() + sample.num_output() >= config_.max_context;
+  const bool is_last = is_complete || is_full || sample.num_output() == sampling.max_tokens;
+  if (late_texts_.is_on() && !is_last && sample.constraint.compiled == nullptr) {
+    late_texts_.add(sample, token, can_stop);
+    return true;
+  }
   if (sample.text.push(token_table_->bytes(token), can_stop)) {
     sample.result.stop_string = sample.text.matched_stop();
     end_sample(sample, FinishReason::kStop);
@@ -367,7 +405,7 @@ bool EngineCore::append_token(Sample& sample, int32_t token, bool is_complete) {
     end_sample(sample, FinishReason::kStop);
   } else if (sample.num_output() == sampling.max_tokens) {
     end_sample(sample, FinishReason::kLength);
-  } else if (request.num_prompt() + sample.num_output() >= config_.max_context) {
+  } else if (is_full) {
     end_sample(sample, FinishReason::kContext);
   } else {
     return true;

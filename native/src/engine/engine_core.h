@@ -12,6 +12,7 @@
 #include "batch/batch_builder.h"
 #include "deepinfer/engine.h"
 #include "engine/fault_search.h"
+#include "engine/late_texts.h"
 #include "engine/request_state.h"
 #include "engine/step_rows.h"
 #include "kv/kv_manager.h"
@@ -54,6 +55,8 @@ class EngineCore : private TokenStore {
   void load(Sequence& sequence) override;
   void unload(Sequence& sequence) override;
   void hold_all_but_suspects();
+  void settle_texts();
+  void end_stopped();
   void handle_failure();
   void advance();
   void take_score(RowTask& task);
@@ -87,6 +90,7 @@ class EngineCore : private TokenStore {
   Scheduler scheduler_;
   StepRows rows_;
   ConstraintWork constraints_;
+  LateTexts late_texts_;
   Batch batch_;
   std::map<uint64_t, std::unique_ptr<RequestState>> live_;  // by order of arrival
   std::map<uint64_t, RequestState*> by_id_;
@@ -104,6 +108,8 @@ class EngineCore : private TokenStore {
   std::exception_ptr step_error_;        // what forward() threw
   bool is_computing_ = false;            // between plan() and finish()
   std::chrono::steady_clock::time_point step_started_;
+  double step_cpu_started_ = 0;  // of this thread
+  double forward_seconds_ = 0;   // of its CPU time, this step
 };
 
 }  // namespace deepinfer

@@ -106,6 +106,8 @@ std::map<uint64_t, std::string> run(const Model& model, const Schedule& schedule
   config.eos_token_ids = {0};
   config.num_blocks = {schedule.preempted ? 12 : 4 * 64};
   config.debug_preempt_every = schedule.preempted ? 4 : 0;
+  config.async_scheduling = !schedule.shuffled;
+  config.async_min_rows = 0;
   EngineCore core(executor, pool, odd_tokens(kVocab), config);
   std::vector<Request> requests = workload();
   if (model.isa == "scalar") requests.resize(8);  // slow, and its kernels have no tiles to mix up

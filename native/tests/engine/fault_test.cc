@@ -51,6 +51,8 @@ EngineConfig engine_config(Draw& draw, const std::vector<CacheGroupSpec>& groups
   config.max_step_tokens = draw.pick(std::array{5, 40, 600});
   config.max_context = kContext;
   config.prefix_cache = draw.one_in(2);
+  config.async_scheduling = draw.one_in(2);
+  config.async_min_rows = draw.pick(std::array{0, 16});
   config.debug_checks = true;
   config.eos_token_ids = {0};
   const int32_t num_fitting = draw.pick(std::array{1, 2, 5, 100});

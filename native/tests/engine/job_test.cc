@@ -1,7 +1,11 @@
 // Scheduling for the whole job, counted in steps and computed tokens: nothing here depends on time.
+#include <map>
+#include <memory>
 #include <numeric>
+#include <string>
 
 #include "engine/engine_core.h"
+#include "engine/naive_engine.h"
 #include "engine/random_requests.h"
 #include "executor/fake_executor.h"
 #include "testing.h"
@@ -98,6 +102,50 @@ TEST(a_shared_header_is_computed_once) {
     CHECK_EQ(stats.num_prompt_tokens, 156 + 99 * (156 - shared));
     CHECK_EQ(stats.num_cached_tokens, 99 * shared);
   }
+}
+
+// What a step samples after a stop string that was found beside it is in no text, no count and no score.
+TEST(texts_that_come_late_change_nothing) {
+  const std::shared_ptr<const TokenTable> tokens = odd_tokens(256);
+  const auto run = [&](bool is_async, int32_t min_rows, EngineStats& stats) {
+    FakeExecutor executor({});
+    ThreadPool pool(2);
+    EngineCore core(executor, pool, tokens,
+                    {.max_num_seqs = 8,
+                     .num_blocks = {4096},
+                     .async_scheduling = is_async,
+                     .async_min_rows = min_rows,
+                     .debug_checks = true});
+    for (uint64_t id = 0; id < 40; ++id) {
+      Request request = job_request(id, {1, static_cast<int32_t>(id)}, 30);
+      request.sampling.stop = {"a", "e", "t"};
+      request.sampling.min_tokens = static_cast<int32_t>(id % 3) * 2;
+      request.sampling.top_logprobs = id % 2 == 0 ? 1 : -1;
+      request.num_samples = 1 + static_cast<int32_t>(id % 4);
+      request.wants_token_times = true;
+      core.add(std::move(request));
+    }
+    std::map<uint64_t, std::string> rows;
+    while (core.has_work()) {
+      core.step();
+      for (const Completion& completion : core.take_finished()) {
+        rows[completion.id] = print(completion);
+        for (const SampleResult& sample : completion.samples)
+          CHECK_EQ(sample.token_times.size(), sample.tokens.size());
+      }
+    }
+    stats = core.stats();
+    return rows;
+  };
+  EngineStats at_once, late, beside;
+  const std::map<uint64_t, std::string> expected = run(false, 0, at_once);
+  CHECK_EQ(expected.size(), 40u);
+  CHECK(run(true, 1000, late) == expected);
+  CHECK(run(true, 0, beside) == expected);
+  CHECK_EQ(late.num_generated_tokens, at_once.num_generated_tokens);
+  CHECK_EQ(beside.num_generated_tokens, at_once.num_generated_tokens);
+  CHECK(late.num_steps > at_once.num_steps);  // some stop strings were found a step later
+  CHECK_EQ(beside.num_steps, late.num_steps);
 }
 
 TEST_MAIN()
