@@ -11,7 +11,7 @@ from deepinfer_cli.errors import in_short
 if TYPE_CHECKING:
     from deepinfer_cli.constraints.json_schema import Writer
 
-_MAX_SECONDS: Final = 0.5  # for looking
+_MAX_SECONDS: Final = 0.3  # for looking
 # (words of the engine, keywords that they are about, what is said instead)
 _KNOWN: Final = (
     ("oneOf constraints", ("oneOf",), "oneOf is not enforced: its parts cannot be told apart for certain"),

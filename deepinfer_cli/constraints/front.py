@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from deepinfer_cli.constraints.types import (
     CheckSpec,
     ConstraintError,
@@ -10,9 +12,21 @@ from deepinfer_cli.constraints.types import (
     Prepared,
 )
 
+MAX_UNICODE_CLASSES: Final = 6_000  # as they are written for the engine, which needs some 50 us for each
+_UNICODE_CLASSES: Final = (r"\p{", r"\P{", r"\w", r"\W")
+
 
 def prepare(spec: ConstraintSpec, options: ConstraintOptions) -> Prepared:
     """Raises ConstraintError. Pure: the same answer from any thread or process, without a model."""
+    prepared = _prepare(spec, options)
+    num_classes = sum(map(prepared.grammar.count, _UNICODE_CLASSES))
+    if num_classes > MAX_UNICODE_CLASSES:
+        what = f"{num_classes:,} classes of Unicode characters, {MAX_UNICODE_CLASSES:,} are taken"
+        raise ConstraintError("unsupported_schema", f"the constraint is too large for the engine: {what}")
+    return prepared
+
+
+def _prepare(spec: ConstraintSpec, options: ConstraintOptions) -> Prepared:
     check = CheckSpec(spec.kind, spec.source, spec.syntax)
     if spec.kind == "regex":
         from deepinfer_cli.constraints import regex

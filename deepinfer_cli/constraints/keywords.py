@@ -10,7 +10,7 @@ from functools import cache, lru_cache
 from typing import Any, Final
 from urllib.parse import urldefrag, urljoin
 
-from deepinfer_cli.constraints.pattern_scan import for_python
+from deepinfer_cli.constraints.pattern_scan import MAX_PATTERN_BYTES, scan
 from deepinfer_cli.constraints.schema_text import MAX_KEY_PATTERNS, MAX_KEYS, MAX_KEYS_IN_ALL, pointer_step
 from deepinfer_cli.constraints.types import ConstraintError
 from deepinfer_cli.errors import in_short
@@ -328,8 +328,11 @@ def _dependencies(key: str, value: Any, pointer: str) -> Iterator[tuple[Any, str
 
 
 def _check_pattern(pattern: str, pointer: str) -> None:
+    if len(pattern) > MAX_PATTERN_BYTES:  # `re` would take a second
+        message = f"the pattern is longer than {MAX_PATTERN_BYTES:,} bytes"
+        raise ConstraintError("bad_schema", message, pointer)
     try:
-        re.compile(for_python(pattern))
+        re.compile(scan(pattern).parsable)
     except (re.error, OverflowError, RecursionError, ValueError) as error:
         raise ConstraintError("bad_schema", f"not a regular expression: {error}", pointer) from None
     except ConstraintError as error:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from deepinfer_cli.constraints import charset
 from deepinfer_cli.constraints.types import ConstraintError
 
+MAX_PATTERN_BYTES: Final = 64 << 10
 MAX_GROUP_DEPTH: Final = 100
 _FIRST_STAND_IN: Final = 0xF0000  # private use: a stand-in for each \p{...} while `re` parses
 
@@ -145,14 +147,20 @@ def scan(pattern: str) -> Scanned:
     return Scanned(tokens, "".join(pieces) + pattern[done:], properties)
 
 
+@lru_cache(maxsize=64)
 def _python_ranges(prop: Property, *, in_class: bool) -> str:
     ranges = list(charset.category_ranges(prop.category))
     if prop.negated:
         ranges = charset.complement(ranges)
     content = "".join(
-        f"\\U{low:08X}" if low == high else f"\\U{low:08X}-\\U{high:08X}" for low, high in ranges
+        _in_class(low) if low == high else f"{_in_class(low)}-{_in_class(high)}" for low, high in ranges
     )
     return content if in_class else f"[{content}]"
+
+
+def _in_class(code: int) -> str:
+    """As short as possible: `re` reads a category's hundreds of ranges one character at a time."""
+    return chr(code) if code > 0x7F else f"\\x{code:02X}"
 
 
 def for_python(pattern: str) -> str:

@@ -17,12 +17,12 @@ from typing import Any, Final, NoReturn
 
 from deepinfer_cli.constraints import charset
 from deepinfer_cli.constraints.pattern_complement import TooLarge, others
-from deepinfer_cli.constraints.pattern_scan import Scanned, scan
+from deepinfer_cli.constraints.pattern_scan import MAX_PATTERN_BYTES, Scanned, scan
 from deepinfer_cli.constraints.together import MAX_TOGETHER
 from deepinfer_cli.constraints.types import ConstraintError
 from deepinfer_cli.errors import in_short
 
-MAX_BYTES: Final = 64 << 10
+MAX_BYTES: Final = MAX_PATTERN_BYTES
 MAX_COUNT: Final = 10_000  # product of the counts of repeats that stand in each other
 MAX_SPREAD: Final = 8
 _REMEMBERED_CHARS: Final = 200  # schemas have the same short patterns again and again

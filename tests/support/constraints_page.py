@@ -18,7 +18,8 @@ from typing import Any
 from deepinfer_cli.constraints.backend import ConstraintBackend
 from deepinfer_cli.constraints.cache import Compiled, ConstraintCompiler, Result
 from deepinfer_cli.constraints.ebnf.grammar import MAX_COUNT, MAX_NESTING, MAX_NODES
-from deepinfer_cli.constraints.ebnf.lark import MAX_ALTERNATIVES
+from deepinfer_cli.constraints.ebnf.lark import MAX_ALTERNATIVES, MAX_LITERAL_CHARS
+from deepinfer_cli.constraints.front import MAX_UNICODE_CLASSES
 from deepinfer_cli.constraints.together import MAX_TOGETHER
 from deepinfer_cli.constraints.types import ConstraintOptions, ConstraintSpec
 from deepinfer_cli.models.fake import load_fake
@@ -135,7 +136,7 @@ _GRAMMARS = f"""
 - GBNF, W3C EBNF and ISO 14977 are translated exactly: the engine takes the texts of the grammar and no others. It reads words and runs of characters in one piece wherever that changes nothing; a grammar that is too large for this to be found out (about a second's work) is read one character at a time, which is slower and just as exact.
 - GBNF: a rule goes on until a line begins with the next name and `::=`; `{{,n}}` and `_` in names are taken, too. W3C: `A - B` only where both are single characters; no escapes. ISO: names of several words; special sequences `? … ?` are refused.
 - Lark passes through to the engine, whose own reading of it is greedy: `/[a-z]+/ "ab"` takes no text. Refused are tokens by name (`<|…|>`), `%json` and other directives but `%ignore` and `%import common.…`, other grammars (`@…`), attributes but `[lazy]`, and `~X` that does not stand behind `&`. Finished texts of it are checked by the engine as well, byte by byte; those of the other notations by a recogniser of our own, and where that takes too many steps the row carries `validation_timeout`.
-- Refused with line and column: rules that are not defined, there twice, or that no text can end. At most 1 MiB, {MAX_NODES:,} symbols, brackets {MAX_NESTING:,} deep, counts of {MAX_COUNT:,}; in Lark {MAX_ALTERNATIVES:,} alternatives and {MAX_TOGETHER - 1} signs `&`. A schema's text has to fit at most {MAX_TOGETHER} patterns and formats at once, a regular expression has at most {MAX_TOGETHER - 1} look-aheads.
+- Refused with line and column: rules that are not defined, there twice, or that no text can end. At most 1 MiB, {MAX_NODES:,} symbols, brackets {MAX_NESTING:,} deep, counts of {MAX_COUNT:,}; in Lark {MAX_ALTERNATIVES:,} alternatives, texts and patterns of {MAX_LITERAL_CHARS:,} characters, and {MAX_TOGETHER - 1} signs `&` in a terminal and what it is made of. A schema's text has to fit at most {MAX_TOGETHER} patterns and formats at once, a regular expression has at most {MAX_TOGETHER - 1} look-aheads. At most {MAX_UNICODE_CLASSES:,} classes of Unicode characters, of which `\\w` is three and `\\d` or a category two.
 
 | Case | Notation | This build |
 | --- | --- | --- |

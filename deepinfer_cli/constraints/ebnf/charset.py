@@ -65,6 +65,16 @@ def intersection(a: Charset, b: Charset) -> Charset:
     return tuple(found)
 
 
+def meet(a: Charset, b: Charset) -> bool:
+    """Is some character in both?"""
+    few, many = (a, b) if len(a) <= len(b) else (b, a)
+    for low, high in few:
+        at = bisect_right(many, (high, MAX_CODE_POINT + 1)) - 1
+        if at >= 0 and many[at][1] >= low:
+            return True
+    return False
+
+
 def difference(a: Charset, b: Charset) -> Charset:
     return intersection(a, complement(b))
 
@@ -97,5 +107,6 @@ def first_bytes(chars: Charset) -> int:
     return bits
 
 
+@lru_cache(maxsize=4_096)
 def first_byte(char: str) -> int:
     return 1 << char.encode()[0]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from deepinfer_cli.constraints.ebnf import checks
 from deepinfer_cli.constraints.ebnf.emit import MAX_DEPTH
 from deepinfer_cli.constraints.ebnf.grammar import Builder, Grammar, Ref, Source, Text, children, shown
+from deepinfer_cli.constraints.ebnf.graph import components
 from deepinfer_cli.constraints.together import MAX_TOGETHER
 from deepinfer_cli.constraints.types import ConstraintError
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 START = "start"
 _MAX_BRACKETS = 100  # the engine's own parser takes somewhat more
+MAX_LITERAL_CHARS = 400_000  # of a text or pattern; the engine does not hold 600,000
 MAX_ALTERNATIVES = 15_000  # the engine's time grows with their square
 _NUM_KEPT = 8
 _TOKENS = re.compile(
@@ -78,7 +80,9 @@ class _Reader:
         self.builder = Builder(self.source)
         self.imported: dict[str, int] = {}
         self.num_ignored = 0
-        self.num_together = 0  # signs & of the whole grammar
+        self.together: dict[str, list[int]] = {}  # places of the signs & of each rule
+        self.refs: dict[str, list[str]] = {}
+        self.name = ""  # of the rule that is being read
         self.num_alternatives = 0
         self.last = ""  # token before
 
@@ -100,7 +104,29 @@ class _Reader:
                 self.builder.rule(name, place)
                 self.builder.text("x")
         self.builder.end_rule(at)
+        self.check_together()
         return checks.check(grammar)
+
+    def check_together(self) -> None:
+        """The engine makes one automaton of a terminal and those in it; its time doubles with each sign."""
+        names = {name: number for number, name in enumerate(self.refs)}
+        edges = [
+            [names[ref] for ref in refs if ref in names and not _is_rule(ref)] for refs in self.refs.values()
+        ]
+        order = list(names)
+        totals = [0] * len(names)
+        for members in components(edges):  # what is in a terminal comes before it
+            inner = {other for member in members for other in edges[member]}.difference(members)
+            total = sum(len(self.together.get(order[member], ())) for member in members)
+            if not _is_rule(order[members[0]]):
+                total += sum(totals[other] for other in inner)
+            for member in members:
+                totals[member] = min(total, MAX_TOGETHER)
+            if total >= MAX_TOGETHER:
+                name = order[members[0]]
+                places = self.together.get(name) or [self.builder.grammar.rules[name].at]
+                what = f"'&' is taken up to {MAX_TOGETHER - 1} times in a terminal and what it is made of"
+                self.source.refuse(places[-1], what, "unsupported_schema")
 
     def token(self, found: re.Match[str]) -> None:
         kind, at, builder = found.lastgroup, found.start(), self.builder
@@ -115,16 +141,21 @@ class _Reader:
                     "attributes of a rule are not taken, but for lazy",
                     "unsupported_schema",
                 )
-            builder.rule(found["name"], at)
+            self.begin(found["name"], at)
         elif kind == "ignore":
             self.num_ignored += 1
-            builder.rule(f"%ignore {self.num_ignored}", at)
+            self.begin(f"%ignore {self.num_ignored}", at)
         elif kind != "space":
             if not builder.grammar.rules:
                 self.source.refuse(at, f"{shown(found[0])} stands before the first rule")
             self.body(found[0], kind or "", at)
         if kind != "space":
             self.last = found[0]
+
+    def begin(self, name: str, at: int) -> None:
+        self.builder.rule(name, at)
+        self.name = name
+        self.refs[name] = []
 
     def body(self, text: str, kind: str, at: int) -> None:
         builder = self.builder
@@ -133,9 +164,13 @@ class _Reader:
             what = "'~' is taken only behind '&': /(?s:.*)/ & ~X is any other text"
             self.source.refuse(at, what, "unsupported_schema")
         if kind in ("string", "regex"):
+            if len(text) > MAX_LITERAL_CHARS:
+                what = f"a text or pattern is longer than {MAX_LITERAL_CHARS:,} characters"
+                self.source.refuse(at, what, "unsupported_schema")
             builder.add(Text(text))
         elif kind == "ref":
             builder.add(Ref(text, at))
+            self.refs[self.name].append(text)
         elif text in _CLOSING:
             if builder.depth >= _MAX_BRACKETS:
                 self.source.refuse(
@@ -145,10 +180,7 @@ class _Reader:
         elif text in _CLOSING.values():
             builder.close(text, at)
         elif text == "&":
-            self.num_together += 1
-            if self.num_together >= MAX_TOGETHER:
-                what = f"'&' is taken up to {MAX_TOGETHER - 1} times"
-                self.source.refuse(at, what, "unsupported_schema")
+            self.together.setdefault(self.name, []).append(at)
         elif text == "|":
             self.num_alternatives += 1
             if self.num_alternatives >= MAX_ALTERNATIVES:
@@ -157,6 +189,11 @@ class _Reader:
             builder.alternative()
         elif text in ("*", "?"):
             builder.repeat_last(0, None, at)
+
+
+def _is_rule(name: str) -> bool:
+    """Not a terminal, by the engine's spelling."""
+    return name.lstrip("_")[:1].islower()
 
 
 _REFUSED = {

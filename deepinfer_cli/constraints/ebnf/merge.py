@@ -36,7 +36,7 @@ from deepinfer_cli.constraints.ebnf.charset import (
     contains,
     first_byte,
     first_bytes,
-    intersection,
+    meet,
     one,
 )
 from deepinfer_cli.constraints.ebnf.emit import MAX_SYMBOLS, Headed, Leaf, Part, Parts, Run, Words
@@ -122,6 +122,7 @@ class _Conflicts:
                 self.kinds.append(leaf)
             self.kind.append(numbers[leaf])
         self.first_of_kind = [_first(kind) for kind in self.kinds]
+        self.size_of_kind = [_steps(kind) for kind in self.kinds]
         start, follows = _what_follows(parts, self.leaves, work)
         # Leaves that are followed by the same ones are followed by the same group.
         self.group_numbers: dict[int, int] = {start: 0}
@@ -212,8 +213,9 @@ class _Conflicts:
         known = self.relations.get((first, second))
         if known is None:
             a, b = self.kinds[first], self.kinds[second]
-            self.work.spend(1 + (len(a.words) if isinstance(a, Words) else 0))
-            self.work.spend(len(b.words) if isinstance(b, Words) else 0)
+            sizes = self.size_of_kind[first], self.size_of_kind[second]
+            is_of_words = isinstance(a, Words) or isinstance(b, Words)
+            self.work.spend(1 + (sum(sizes) if is_of_words else min(sizes)))
             known = self.relations[first, second] = _relation(a, b)
         return known
 
@@ -223,6 +225,14 @@ def _bits(bits: int) -> Iterator[int]:
         low = bits & -bits
         yield low.bit_length() - 1
         bits ^= low
+
+
+def _steps(leaf: Leaf) -> int:
+    """What it costs to compare the leaf with another, roughly."""
+    if isinstance(leaf, Words):
+        return len(leaf.words) + sum(map(len, leaf.words)) // 8
+    shape = _shape(leaf)
+    return (len(shape.first) + len(shape.rest)) // 2
 
 
 def _first(leaf: Leaf) -> int:
@@ -284,10 +294,10 @@ def _relation(a: Leaf, b: Leaf) -> _Relation:
 
 
 def _relation_of_runs(a: _Shape, b: _Shape) -> _Relation:
-    if not intersection(a.first, b.first):
+    if not meet(a.first, b.first):
         return _UNRELATED
     # Texts of one character are there, or there are none; of more, if both can go on alike.
-    longest = None if intersection(a.rest, b.rest) else 1
+    longest = None if meet(a.rest, b.rest) else 1
     fits = (high for high in (a.high, b.high, longest) if high is not None)
     same = max(a.low, b.low) <= min(fits, default=a.low + b.low)
     goes_on = b.goes_on_after(a.low) and (longest is None or a.low <= longest)

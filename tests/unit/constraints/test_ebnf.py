@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from deepinfer_cli.constraints import ebnf
+from deepinfer_cli.constraints.ebnf import charset, merge
 from deepinfer_cli.constraints.ebnf.emit import emit
 from deepinfer_cli.constraints.ebnf.exact import char_exact
 from deepinfer_cli.constraints.ebnf.recogniser import Recogniser
@@ -87,6 +89,8 @@ REFUSED = (
     ("lark", 'a: "b"', "bad_schema", "no rule 'start'"),
     ("lark", "start: X\nX: " + " & ".join(f"/.*a.{{{i}}}/" for i in range(9)), "unsupported_schema", "'&'"),
     ("lark", "start: " + " | ".join(f'"w{i}"' for i in range(50_000)), "unsupported_schema", "alternatives"),
+    ("lark", "start: X\nX: A & B\nA: /a/&/b/&/c/&/d/&/e/\nB: /f/&/g/&/h/&/i/", "unsupported_schema", "'&'"),
+    ("lark", 'start: "' + "a" * 1_000_000 + '"', "unsupported_schema", "400,000 characters"),
     ("auto", "no grammar", "bad_schema", "no rule"),
     ("auto", "A ::= \"\\n\"", "bad_schema", "GBNF or W3C"),
 )  # fmt: skip
@@ -99,6 +103,27 @@ def test_what_is_wrong_is_said_with_its_place(syntax: str, grammar: str, code: s
     assert words in caught.value.message
     assert caught.value.code == code
     assert "\n" not in caught.value.message
+
+
+def test_each_terminal_of_lark_has_its_own_signs() -> None:
+    both = " & ".join(["/.*a.*/"] * 8)
+    grammar = f"start: A | B B\nA: {both}\nB: {both}"
+    assert ebnf.translate(grammar, "lark") == grammar
+
+
+def test_sets_that_meet_have_a_common_character() -> None:
+    rng = random.Random(21)
+    for _ in range(2_000):
+        a, b = ([(at, at + rng.randrange(3)) for at in rng.sample(range(0, 60, 4), 3)] for _ in range(2))
+        first, second = charset.union([tuple(sorted(a))]), charset.union([tuple(sorted(b))])
+        assert charset.meet(first, second) == bool(charset.intersection(first, second))
+
+
+def test_many_large_sets_stay_apart_instead_of_being_compared() -> None:
+    classes = ["[^" + "".join(chr(0x4E00 + 3 * i + k) for i in range(100)) + "]" for k in range(300)]
+    grammar = ebnf.read("root ::= " + " ".join(classes), "gbnf")
+    with pytest.raises(merge.OutOfWork):
+        merge.merged(grammar, max_work=10_000)
 
 
 def test_a_check_without_end_is_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:

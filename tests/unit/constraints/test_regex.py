@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 import pytest
 
 from deepinfer_cli.constraints.charset import ignoring_case
+from deepinfer_cli.constraints.front import prepare
 from deepinfer_cli.constraints.pattern_scan import for_python
 from deepinfer_cli.constraints.regex import lark, search_patterns
-from deepinfer_cli.constraints.types import ConstraintError
+from deepinfer_cli.constraints.types import ConstraintError, ConstraintOptions, ConstraintSpec
 from tests.support.constraint_walk import byte_backend, cases, compiled, walk
 
 
@@ -135,6 +137,20 @@ def _pattern(rng: random.Random, depth: int) -> str:
         lambda: f"{part()}|{part()}",
     )
     return rng.choice(forms)()
+
+
+@pytest.mark.parametrize(
+    ("kind", "source"),
+    [
+        ("regex", r"\w" * 2_001),
+        ("json_schema", json.dumps({"pattern": r"\P{L}" * 3_001})),
+        ("grammar", "start: /" + r"\W" * 6_001 + "/"),
+    ],
+)
+def test_many_classes_of_unicode_are_refused(kind: str, source: str) -> None:
+    with pytest.raises(ConstraintError, match="6,000") as refused:
+        prepare(ConstraintSpec(kind, source), ConstraintOptions())
+    assert refused.value.code == "unsupported_schema"
 
 
 @pytest.mark.parametrize("seed", range(4))
