@@ -48,7 +48,7 @@ static Int8Tile int8_tile(const ActivationView& a, TileRange range) {
 
 // Tables indexed by rows - 1, filled for the tile sizes that this level uses.
 using DirectFn = void (*)(const Int8Tile&, const std::byte*, float, float*, int64_t, int, bool);
-using PanelFn = void (*)(const Int8Tile&, const std::byte*, int64_t, float*, int64_t, int, bool);
+using PanelFn = void (*)(const Int8Tile&, const std::byte*, int64_t, Ahead, float*, int64_t, int, bool);
 using Bf16Fn = void (*)(const pair_value*, const std::byte*, int64_t, int, float*, int64_t, int, bool);
 using Fp32Fn = void (*)(const float*, const std::byte*, int64_t, int, float*, int64_t, int, bool);
 
@@ -115,6 +115,11 @@ static void gemm_direct(const ActivationView& a, const PackedView& w, int panel_
 }
 
 // The next panels come from memory while these are multiplied: each row tile asks for its share of them.
+static Ahead share_of(const std::byte* next, int64_t bytes, int tile, int num_tiles) {
+  const int64_t lines = (bytes + 63) / 64, begin = lines * tile / num_tiles;
+  return {next + 64 * begin, static_cast<int>(lines * (tile + 1) / num_tiles - begin)};
+}
+
 static void prefetch_share(const std::byte* next, int64_t bytes, int tile, int num_tiles) {
   const int64_t lines = (bytes + 63) / 64;
   for (int64_t line = lines * tile / num_tiles; line < lines * (tile + 1) / num_tiles; ++line) {
@@ -138,11 +143,12 @@ static void gemm_expanded(const ActivationView& a, const PackedView& w, int pane
     const Columns columns = columns_at(w, out, panel);
     for (int t = 0; t < a.num_tiles; ++t) {
       const TileRange range = tile_range(a, t);
-      prefetch_share(w.data + next * w.panel_bytes, num_next * w.panel_bytes, t, a.num_tiles);
       const PanelFn* table = width == kPanels ? kPanelTable<Format::kSub16, Format::kWide, kPanels>
                                               : kPanelTable<Format::kSub16, Format::kWide, 1>;
-      table[range.num_rows - 1](int8_tile(a, range), scratch, step, columns.y + range.first_row * out.stride,
-                                out.stride, columns.count, out.accumulate);
+      table[range.num_rows - 1](
+          int8_tile(a, range), scratch, step,
+          share_of(w.data + next * w.panel_bytes, num_next * w.panel_bytes, t, a.num_tiles),
+          columns.y + range.first_row * out.stride, out.stride, columns.count, out.accumulate);
     }
   }
 }

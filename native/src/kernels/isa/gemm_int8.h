@@ -190,10 +190,17 @@ void expand_panel(const std::byte* panel, int num_blocks, float offset, std::byt
   }
 }
 
+// Lines of memory that are asked for while a tile is multiplied, evenly over its blocks: a burst would fill
+// the line buffers that the loads of this tile need.
+struct Ahead {
+  const std::byte* next;
+  int num_lines;
+};
+
 // Many rows: kPanelsWide expanded panels, `panel_step` bytes apart, against a tile of rows.
 template <bool kSub16, bool kWide, int kRows, int kPanelsWide>
-void int8_panel(const Int8Tile& tile, const std::byte* expanded, int64_t panel_step, float* y, int64_t stride,
-                int columns, bool accumulate) {
+void int8_panel(const Int8Tile& tile, const std::byte* expanded, int64_t panel_step, Ahead ahead, float* y,
+                int64_t stride, int columns, bool accumulate) {
   f32x16 acc[kRows][kPanelsWide];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
@@ -201,7 +208,11 @@ void int8_panel(const Int8Tile& tile, const std::byte* expanded, int64_t panel_s
     for (int p = 0; p < kPanelsWide; ++p) acc[r][p] = f_zero();
   }
   const int8_t* a = tile.codes;
+  int due = 0;
   for (int b = 0; b < tile.num_blocks; ++b, a += kBlock * kRows, expanded += kExpandedBytes<kSub16>) {
+    for (due += ahead.num_lines; due >= tile.num_blocks; due -= tile.num_blocks, ahead.next += 64) {
+      prefetch(ahead.next);
+    }
     i32x16 sums[kSub16 ? 2 : 1][kRows][kPanelsWide];
 #pragma GCC unroll 8
     for (int half = 0; half < (kSub16 ? 2 : 1); ++half) {
