@@ -363,6 +363,8 @@ class Engine:
         ask_above: int = 512,  # tokens that a mask allows; the next is made only if needed; the same results
         look_ahead: int = 256,  # requests in a row that are admitted longest first; 1 = by arrival
         async_scheduling: bool = True,
+        tune_steps: bool = False,  # tries smaller step budgets, stays with the cheapest; the same results
+        step_costs: str = "",  # of an earlier engine
         max_waiting: int = 256,
         max_finished: int = 1024,
         eos_token_ids: list[int] = ...,
@@ -381,6 +383,7 @@ class Engine:
     def try_stop(self, timeout_s: float) -> bool: ...  # False = its step does not end: end the process
     def describe(self) -> str: ...  # JSON for people; works while a step hangs
     def stats(self) -> dict[str, int | float]: ...
+    def step_costs(self) -> str: ...  # to keep; empty = nothing new was measured
     def check_integrity(self) -> None: ...
 
 # --- CPU ------------------------------------------------------------------------------------------

@@ -25,7 +25,9 @@ PROCESS_VARIABLES: Final[tuple[Variable, ...]] = (
         "Accepted for compatibility: answers never depend on the batch, so 0 changes nothing",
     ),
     Variable(PROFILE_VARIABLE, "Profile of the config file to use when --profile is not given"),
-    Variable("DEEPINFER_CACHE", "Folder for downloaded models; default ~/.cache/deepinfer"),
+    Variable(
+        "DEEPINFER_CACHE", "Folder for downloaded models and measured step costs; default ~/.cache/deepinfer"
+    ),
     Variable("DEEPINFER_LLAMA_CPP", "libllama.so for `bench --against llama.cpp`"),
     Variable("DEEPINFER_JUDGE_API_KEY", "Key for the endpoint of `eval --judge URL`"),
     Variable("DEEPINFER_DEBUG", "Not empty: show a traceback with an error"),

@@ -111,10 +111,10 @@ class EngineConfig:
         metavar="N",
     )
     max_step_tokens: int = setting(
-        512,
-        "Tokens computed in one step, over all samples",
+        0,
+        "Tokens computed in one step, over all samples; 0 = tuned while the run goes, 1024 at most",
         flags=("--max-step-tokens",),
-        minimum=1,
+        minimum=0,
         maximum=2**20,
         metavar="N",
         unit="tokens",

@@ -6,19 +6,23 @@ import os
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from deepinfer_cli import NUMERICS_VERSION, _native
 from deepinfer_cli.config.settings import EngineConfig
+from deepinfer_cli.engine import step_costs
 from deepinfer_cli.engine.kv_plan import KvPlan, plan_blocks
 from deepinfer_cli.engine.memory import MemoryPlan, plan_memory, private_bytes
 from deepinfer_cli.errors import ConfigError
+from deepinfer_cli.machine import cpu_name
 from deepinfer_cli.models.types import LoadedModel
 from deepinfer_cli.requests.types import SamplingValues
 from deepinfer_cli.results.types import FinishedRequest
 
 MAX_WAITING = 256  # submitted, not yet admitted: what admission can choose from
 _INT32_MAX = 2**31 - 1
+_MOST_STEP_TOKENS = 1024  # of budgets that are tried
 _SAMPLING_CACHE = 4096
 _SAMPLING_CACHE_ITEMS = 64  # stop strings, ids and biases of one set; longer ones are not kept
 _STOP_SECONDS = 1.0  # for the step that is being computed when the run ends early
@@ -91,23 +95,32 @@ class NativeEngine:
             free_bytes=_native.available_memory_bytes(),
             memory=self.memory_plan,
         )
+        self._costs_file = None if busy_wait else self._find_costs_file(model, settings)
         self._engine = _native.Engine(
             self._executor,
             self._pool,
             table,
             num_blocks=self.kv_plan.num_blocks,
             max_num_seqs=settings.max_num_seqs,
-            max_step_tokens=max(settings.max_step_tokens, settings.max_num_seqs),
+            max_step_tokens=max(settings.max_step_tokens or _MOST_STEP_TOKENS, settings.max_num_seqs),
             prefill_chunk=settings.prefill_chunk,
             max_context=max_context,
             prefix_cache=settings.prefix_cache,
             look_ahead=MAX_WAITING,
             async_scheduling=settings.async_scheduling,
+            tune_steps=settings.max_step_tokens == 0,
+            step_costs=step_costs.read(self._costs_file),
             max_waiting=MAX_WAITING,
             eos_token_ids=list(model.eos_token_ids),
             debug_busy_wait=busy_wait,
         )
         self._sampling: dict[SamplingValues, _native.SamplingParams] = {}
+
+    def _find_costs_file(self, model: LoadedModel, settings: EngineConfig) -> Path | None:
+        if model.family == "fake":
+            return None
+        machine = {"cpu": cpu_name(), "threads": self.num_threads}
+        return step_costs.file_for({"model": model.fingerprint, **machine, **self.numerics(settings)})
 
     def _plan_memory(self, limit: int, max_row_bytes: int, vocab_size: int) -> MemoryPlan | None:
         if not limit:
@@ -248,6 +261,7 @@ class NativeEngine:
     def close(self) -> bool:
         """False when a step goes on for too long: then only the end of the process ends it."""
         if self._engine.try_stop(_STOP_SECONDS):
+            step_costs.write(self._costs_file, self._engine.step_costs())
             return True
         _stuck_engines.append(self._engine)  # its destructor would wait
         return False

@@ -379,9 +379,10 @@ nb::dict stats_dict(const PyEngine& engine) {
 void init_engine(PyEngine* self, Executor& executor, ThreadPool& pool, std::shared_ptr<TokenTable> tokens,
                  std::vector<int32_t> num_blocks, int32_t max_num_seqs, int32_t max_step_tokens,
                  int32_t prefill_chunk, int32_t max_context, bool prefix_cache, bool jump_forward,
-                 int32_t ask_above, int32_t look_ahead, bool async_scheduling, int32_t max_waiting,
-                 int32_t max_finished, std::vector<int32_t> eos_token_ids, int32_t debug_preempt_every,
-                 double debug_busy_wait, bool debug_checks) {
+                 int32_t ask_above, int32_t look_ahead, bool async_scheduling, bool tune_steps,
+                 std::string step_costs, int32_t max_waiting, int32_t max_finished,
+                 std::vector<int32_t> eos_token_ids, int32_t debug_preempt_every, double debug_busy_wait,
+                 bool debug_checks) {
   EngineConfig config;
   config.num_blocks = std::move(num_blocks);
   config.max_num_seqs = max_num_seqs;
@@ -393,6 +394,8 @@ void init_engine(PyEngine* self, Executor& executor, ThreadPool& pool, std::shar
   config.ask_above = ask_above;
   config.look_ahead = look_ahead;
   config.async_scheduling = async_scheduling;
+  config.tune_steps = tune_steps;
+  config.step_costs = std::move(step_costs);
   config.max_waiting = max_waiting;
   config.max_finished = max_finished;
   config.eos_token_ids = std::move(eos_token_ids);
@@ -417,6 +420,7 @@ void bind_engine(nb::module_& m) {
            "max_context"_a = defaults.max_context, "prefix_cache"_a = defaults.prefix_cache,
            "jump_forward"_a = defaults.jump_forward, "ask_above"_a = defaults.ask_above,
            "look_ahead"_a = defaults.look_ahead, "async_scheduling"_a = defaults.async_scheduling,
+           "tune_steps"_a = defaults.tune_steps, "step_costs"_a = defaults.step_costs,
            "max_waiting"_a = defaults.max_waiting, "max_finished"_a = defaults.max_finished,
            "eos_token_ids"_a = nb::list(), "debug_preempt_every"_a = defaults.debug_preempt_every,
            "debug_busy_wait"_a = defaults.debug_busy_wait, "debug_checks"_a = defaults.debug_checks)
@@ -430,6 +434,7 @@ void bind_engine(nb::module_& m) {
       .def("try_stop", &PyEngine::try_stop, "timeout_s"_a)
       .def("describe", &PyEngine::describe)
       .def("stats", &stats_dict)
+      .def("step_costs", [](PyEngine& e) { return (*e).step_costs(); })
       .def("check_integrity", &PyEngine::check_integrity);
 }
 

@@ -30,9 +30,12 @@ struct EngineConfig {
   // Texts are decoded and searched for stop strings while the next step is computed, by another thread where
   // there are several; the same results.
   bool async_scheduling = true;
-  int32_t async_min_rows = 16;   // fewer are not worth waking a thread
-  int32_t max_waiting = 256;       // submitted but not yet admitted requests (back-pressure)
-  int32_t max_finished = 1024;     // completions not yet polled; the loop waits when full
+  int32_t async_min_rows = 16;  // fewer are not worth waking a thread
+  // Tries smaller budgets than max_step_tokens in the first full steps and stays with the cheapest.
+  bool tune_steps = false;
+  std::string step_costs;       // what Engine::step_costs() of an earlier run returned; else it is ignored
+  int32_t max_waiting = 256;    // submitted but not yet admitted requests (back-pressure)
+  int32_t max_finished = 1024;  // completions not yet polled; the loop waits when full
   std::vector<int32_t> eos_token_ids;
   int32_t debug_preempt_every = 0;  // tests: a running sequence is preempted every so many steps; 0 = never
   double debug_busy_wait = 0;       // measurements: share of its CPU time by which a step is drawn out
@@ -85,6 +88,9 @@ class Engine {
   // ends the loop.
   bool try_stop(double timeout_seconds);
   EngineStats stats() const;
+  // What steps have cost so far, as text to keep: for this model, build, precision and number of threads on
+  // this machine. Empty when nothing new was measured.
+  std::string step_costs() const;
   // What it is doing, as JSON for people. Works while a step computes or hangs.
   std::string describe() const;
 

@@ -199,6 +199,11 @@ EngineStats Engine::stats() const {
   return impl_->stats;
 }
 
+std::string Engine::step_costs() const {
+  const std::scoped_lock lock(impl_->core_mutex);
+  return impl_->core.step_costs();
+}
+
 // In attempts: a timed mutex waits by a call that thread sanitizers do not follow, and they take its unlock
 // for a mistake.
 static bool lock_within_a_second(std::unique_lock<std::mutex>& lock) {

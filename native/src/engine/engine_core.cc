@@ -59,7 +59,9 @@ EngineCore::EngineCore(Executor& executor, ThreadPool& pool, std::shared_ptr<con
       scheduler_(scheduler_config(config_), kv_, this),
       rows_(pool),
       constraints_(pool, config_.forcing_seconds),
-      late_texts_(*token_table_, config_.async_scheduling && pool.num_threads() > 1, config_.async_min_rows) {
+      late_texts_(*token_table_, config_.async_scheduling && pool.num_threads() > 1, config_.async_min_rows),
+      budget_(config_.max_step_tokens, config_.max_num_seqs, config_.tune_steps) {
+  costs_.read(config_.step_costs);
   executor_.allocate_cache(config_.num_blocks);
   executor_.reserve(config_.max_step_tokens);
   stats_.num_blocks_total = kv_.num_blocks_total();
@@ -158,6 +160,7 @@ bool EngineCore::plan() {
   step_started_ = std::chrono::steady_clock::now();
   step_cpu_started_ = thread_cpu_seconds();
   if (!search_.suspects().empty() || is_anybody_held_) hold_all_but_suspects();
+  scheduler_.set_budget(budget_.next(costs_));
   work_ = scheduler_.schedule();
   ++stats_.num_steps;
   if (work_.empty()) {
@@ -261,12 +264,30 @@ void EngineCore::finish() {
     handle_failure();
   } else {
     search_.on_success();
+    measure();
     advance();
   }
   if (config_.debug_checks) check_integrity();
   graveyard_.clear();
   stats_.busy_seconds += seconds_since(step_started_);
   stats_.host_seconds += thread_cpu_seconds() - step_cpu_started_ - forward_seconds_;
+}
+
+// Before anything of the step is advanced. Left out: the first step, which touches memory for the first time,
+// and steps with scores, whose work is somebody else's.
+void EngineCore::measure() {
+  const auto is_score = [](const RowTask& task) { return task.kind == RowTask::Kind::kPromptScore; };
+  if (stats_.num_steps == 1 || config_.debug_busy_wait > 0 || std::ranges::any_of(rows_.tasks(), is_score))
+    return;
+  StepShape shape;
+  for (const auto& [sequence, num_tokens] : work_) {
+    (num_tokens == 1 ? shape.num_decodes : shape.num_prefill) += num_tokens;
+    shape.context +=
+        int64_t{num_tokens} * sequence->num_computed + int64_t{num_tokens} * (num_tokens + 1) / 2;
+  }
+  costs_.add(shape, forward_seconds_);
+  const int32_t budget = scheduler_.budget();
+  if (shape.num_tokens() == budget) costs_.add_full(budget, forward_seconds_ / budget);
 }
 
 void EngineCore::hold_all_but_suspects() {

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "batch/batch_builder.h"
@@ -14,6 +15,7 @@
 #include "engine/fault_search.h"
 #include "engine/late_texts.h"
 #include "engine/request_state.h"
+#include "engine/step_cost.h"
 #include "engine/step_rows.h"
 #include "kv/kv_manager.h"
 #include "scheduler/scheduler.h"
@@ -47,6 +49,7 @@ class EngineCore : private TokenStore {
 
   std::vector<Completion> take_finished();  // in the order of completion
   EngineStats stats() const;
+  std::string step_costs() const { return costs_.num_added() > 0 ? costs_.write() : ""; }
   void check_integrity() const { scheduler_.check_integrity(); }
   std::string describe() const;  // every live request and the blocks, as JSON, for people
 
@@ -54,6 +57,7 @@ class EngineCore : private TokenStore {
   int64_t num_expected_steps(const Request& request) const;
   void load(Sequence& sequence) override;
   void unload(Sequence& sequence) override;
+  void measure();
   void hold_all_but_suspects();
   void settle_texts();
   void end_stopped();
@@ -91,6 +95,8 @@ class EngineCore : private TokenStore {
   StepRows rows_;
   ConstraintWork constraints_;
   LateTexts late_texts_;
+  StepCosts costs_;
+  StepBudget budget_;
   Batch batch_;
   std::map<uint64_t, std::unique_ptr<RequestState>> live_;  // by order of arrival
   std::map<uint64_t, RequestState*> by_id_;

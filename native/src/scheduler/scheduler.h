@@ -52,6 +52,10 @@ class Scheduler {
   // Work of the next step, oldest sequence first. Valid until the next call.
   std::span<const ScheduledWork> schedule();
 
+  // Tokens of one step from now on, instead of max_step_tokens.
+  void set_budget(int32_t num_tokens) { config_.max_step_tokens = num_tokens; }
+  int32_t budget() const { return config_.max_step_tokens; }
+
   int32_t num_running() const { return static_cast<int32_t>(running_.size()); }
   int32_t num_waiting() const { return static_cast<int32_t>(waiting_.size()); }
   int64_t num_preemptions() const { return num_preemptions_; }

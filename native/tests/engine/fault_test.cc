@@ -52,6 +52,7 @@ EngineConfig engine_config(Draw& draw, const std::vector<CacheGroupSpec>& groups
   config.max_context = kContext;
   config.prefix_cache = draw.one_in(2);
   config.async_scheduling = draw.one_in(2);
+  config.tune_steps = draw.one_in(2);
   config.async_min_rows = draw.pick(std::array{0, 16});
   config.debug_checks = true;
   config.eos_token_ids = {0};

@@ -45,6 +45,7 @@ EngineConfig engine_config(Draw& draw, const std::vector<CacheGroupSpec>& groups
   config.max_step_tokens = draw.pick(std::array{1, 5, 40, 600});
   config.max_context = kContext;
   config.async_scheduling = draw.one_in(2);
+  config.tune_steps = draw.one_in(2);
   config.async_min_rows = draw.pick(std::array{0, 4, 16});
   config.look_ahead = draw.pick(std::array{1, 3, 256});
   config.prefix_cache = draw.one_in(2);
