@@ -395,8 +395,9 @@ class CpuExecutor(Executor):
         tensor_file: TensorFile,
         pool: ThreadPool,
         *,
-        precision: str = "fast",  # fast, bf16, fp32
+        precision: str = "precise",  # precise, fast, bf16, fp32
         kv_dtype: str = "f16",  # f16, bf16, f32, int8
+        residual_threshold: float = 4.0,  # precise: which blocks of activations get 16 bits
         isa: str | None = None,  # a kernel level; None or "auto": DEEPINFER_ISA or the best
         block_tokens: int = 32,  # tokens per cache block, a multiple of 16
     ) -> None: ...
@@ -428,7 +429,7 @@ def measure_linear(
     rows: list[int],
     pool: ThreadPool,
     *,
-    precision: str = "fast",
+    precision: str = "precise",
     isa: str = "",
     seconds: float = 0.05,
     rotated_bytes: int = 0,

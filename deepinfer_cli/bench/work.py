@@ -72,7 +72,7 @@ class ModelWork:
 
 def arithmetic_of(dtype: str, precision: str) -> str:
     """How products with a weight of this stored type are computed (kernels/matrix.h: arithmetic_for)."""
-    if precision == "fast":
+    if precision in ("precise", "fast"):
         return "int8" if dtype.startswith("Q") else "bf16"
     return precision
 

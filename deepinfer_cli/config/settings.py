@@ -16,7 +16,7 @@ PROFILES_KEY: Final = "profiles"  # the one key of a config file that is no sett
 MAX_SEED: Final = 2**63 - 1
 MAX_TOKEN_ID: Final = 2**31 - 1
 
-Precision = Literal["fast", "bf16", "fp32"]
+Precision = Literal["precise", "fast", "bf16", "fp32"]
 KvDtype = Literal["f16", "bf16", "f32", "int8"]
 TruncatePrompt = Literal["error", "left", "middle"]
 OnDuplicate = Literal["error", "keep", "first"]
@@ -74,9 +74,18 @@ class EngineConfig:
         "cpu", "Device that computes", flags=("--accelerator",), changes_answers=True
     )
     precision: Precision = setting(
-        "fast",
-        "Arithmetic: fast (int8 activations for block-quantised weights), bf16 or fp32",
+        "precise",
+        "Arithmetic: for block-quantised weights precise (int8 activations, int16 where a block of 32 holds "
+        "a large value) or fast (int8 activations); for all weights bf16 or fp32",
         flags=("--precision",),
+        changes_answers=True,
+    )
+    residual_threshold: float = setting(
+        4.0,
+        "precise: a block of activations gets 16 bits when its largest value is above this times the row's "
+        "root mean square; 0 = all blocks",
+        minimum=0.0,
+        maximum=1e6,
         changes_answers=True,
     )
     kv_dtype: KvDtype = setting(

@@ -51,6 +51,7 @@ def numerics(settings: EngineConfig, isa: str | None) -> dict[str, Any]:
         "build": build_info(),
         "isa": isa,
         "precision": settings.precision,
+        "residual_threshold": settings.residual_threshold if settings.precision == "precise" else None,
         "kv_dtype": settings.kv_dtype,
     }
 

@@ -62,7 +62,10 @@ def describe(
         "limit": limit if num_problems < len(data.problems) else None,
         "protocol": protocol.as_json(),
         "settings": {key: config.get(key) for key in _SHOWN},
-        "engine": {key: config.get(key) for key in ("precision", "kv_dtype", "isa", "max_model_len")},
+        "engine": {
+            key: config.get(key)
+            for key in ("precision", "residual_threshold", "kv_dtype", "isa", "max_model_len")
+        },
         "model": manifest.get("model"),
         "fingerprints": manifest.get("fingerprints"),
         "settings_id": manifest.get("settings_id"),

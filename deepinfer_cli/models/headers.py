@@ -57,13 +57,21 @@ def open_model_file(path: Path) -> ModelFile:
 
 
 def cpu_executor(
-    file: ModelFile, pool: Any, *, precision: str, kv_dtype: str, isa: str, block_tokens: int
+    file: ModelFile,
+    pool: Any,
+    *,
+    precision: str,
+    residual_threshold: float,
+    kv_dtype: str,
+    isa: str,
+    block_tokens: int,
 ) -> Any:
     """Maps and packs the weights. isa: a level's name, or "auto"."""
     return _native.CpuExecutor(
         file.native,
         pool,
         precision=precision,
+        residual_threshold=residual_threshold,
         kv_dtype=kv_dtype,
         isa=None if isa == "auto" else isa,
         block_tokens=block_tokens,

@@ -110,6 +110,7 @@ class FileModel:
             self._file,
             pool,
             precision=engine.precision,
+            residual_threshold=engine.residual_threshold,
             kv_dtype=engine.kv_dtype,
             isa=engine.isa,
             block_tokens=engine.kv_block_tokens,

@@ -1,6 +1,7 @@
 // Speed of whole steps of a model: prefill and decode at several batch sizes, tokens per CPU second.
 //
 //   bench_step MODEL [PRECISION [ISA [CONTEXT [THREADS [CASE]]]]]      CASE: "prefill", "decode 8", ...
+// PRECISION may name a threshold: precise:3.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -48,6 +49,10 @@ int run(int argc, char** argv) {
   const std::string path = argv[1];
   CpuExecutorConfig config;
   if (argc > 2) config.precision = argv[2];
+  if (const size_t at = config.precision.find(':'); at != std::string::npos) {
+    config.residual_threshold = std::strtof(config.precision.c_str() + at + 1, nullptr);
+    config.precision.resize(at);
+  }
   if (argc > 3) config.isa = argv[3];
   const int context = argc > 4 ? std::atoi(argv[4]) : 150;
   const int threads = argc > 5 ? std::atoi(argv[5]) : 1;

@@ -76,7 +76,7 @@ void bind_measure(nb::module_& m) {
       },
       "kind"_a, "seconds"_a, "pool"_a);
   m.def("measure_linear", &linear, "dtype"_a, "n"_a, "k"_a, "rows"_a, "pool"_a, nb::kw_only(),
-        "precision"_a = "fast", "isa"_a = "", "seconds"_a = 0.05, "rotated_bytes"_a = 0);
+        "precision"_a = "precise", "isa"_a = "", "seconds"_a = 0.05, "rotated_bytes"_a = 0);
   m.def("measure_attention", &attention, "num_heads"_a, "num_kv_heads"_a, "head_dim"_a, "num_sequences"_a,
         "context"_a, "new_tokens"_a, "pool"_a, nb::kw_only(), "kv_dtype"_a = "f16", "block_tokens"_a = 32,
         "isa"_a = "", "seconds"_a = 0.05, "rotated_bytes"_a = 0);

@@ -347,7 +347,10 @@ def test_comparing_two_evaluations(monkeypatch: pytest.MonkeyPatch, talk: Talk, 
     assert "the second is better" in lines
     evaluate(monkeypatch, talk, tmp_path / "d", half, n=1, precision="fp32", limit=9)
     cautions = compare(tmp_path / "a", tmp_path / "d")["cautions"]
-    assert cautions == ["engine settings differ: precision fast / fp32", "partial: --limit left problems out"]
+    assert cautions == [
+        "engine settings differ: precision precise / fp32",
+        "partial: --limit left problems out",
+    ]
     same = compare(tmp_path / "a", tmp_path / "a")
     assert same["is_real"] is False
     assert "may be chance" in comparison_lines(same)[-1]

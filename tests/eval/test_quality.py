@@ -140,8 +140,8 @@ def test_the_command_prints_a_table_and_writes_json(tmp_path: Path) -> None:
     out = tmp_path / "ppl.json"
     lines, said = run(str(mine), output=str(out), beside="fp32,fast", reference="fake", window=64)
     result = json.loads(out.read_text())
-    assert list(result["perplexity"]) == ["fast", "fp32"]
-    assert list(result["perplexity"]["fast"]) == [str(mine)]
+    assert list(result["perplexity"]) == ["precise", "fp32", "fast"]
+    assert list(result["perplexity"]["precise"]) == [str(mine)]
     assert result["reference"]["divergence"][str(mine)]["kl_max"] == 0
     assert lines == table(result)
     assert "in 6 windows of at most 64 tokens, no BOS" in said

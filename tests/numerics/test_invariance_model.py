@@ -23,7 +23,14 @@ FACTORS = {
     "prefix_cache": [True, False],
     "shuffled": [False, True],
     "preemption": ["none", "every 5 steps", "small pool"],
-    "numerics": [("fast", "f16"), ("fast", "int8"), ("bf16", "bf16"), ("fp32", "f32")],
+    "numerics": [
+        ("precise", "f16"),
+        ("precise", "int8"),
+        ("fast", "f16"),
+        ("fast", "int8"),
+        ("bf16", "bf16"),
+        ("fp32", "f32"),
+    ],
 }
 COVER = pairwise_cover(FACTORS)
 # Runs with few sequences at once are long, and their results can be compared row by row: fewer rows will do.

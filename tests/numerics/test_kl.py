@@ -106,6 +106,12 @@ def test_bf16_stays_near_the_reference(small_model, texts, reference, record):
     assert quality.top1 >= 0.985
 
 
+def test_precise_stays_near_the_reference(small_model, texts, reference, record):
+    quality = measure(small_model, Setup(precision="precise", kv_dtype="f16"), texts, reference, record)
+    assert quality.mean_kl <= 5e-4
+    assert quality.top1 >= 0.988
+
+
 def test_fast_is_no_worse_than_llama_cpp(small_model, texts, reference, record, llama_cpp_quality):
     quality = measure(small_model, Setup(precision="fast", kv_dtype="f16"), texts, reference, record)
     assert quality.mean_kl <= 1.05 * llama_cpp_quality.mean_kl

@@ -141,7 +141,7 @@ def test_fast_rounds_activations_to_8_bits_and_no_further(tiny_root, fmt):
     assert to_rounded <= 0.7 * allowed
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "fast"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fast", "precise"])
 @pytest.mark.parametrize("fmt", GGUF_FORMATS)
 def test_every_isa_level_gives_the_same_bits(tiny_root, fmt, precision):
     model = TinyLlama()

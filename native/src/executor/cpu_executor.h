@@ -14,7 +14,7 @@
 namespace deepinfer {
 
 struct CpuExecutorConfig {
-  std::string precision = "fast";  // precise, fast, bf16, fp32
+  std::string precision = "precise";  // precise, fast, bf16, fp32
   // precise: blocks of activations whose largest value is above this times the row's root mean square are
   // multiplied with 16 bits, the others with 8.
   float residual_threshold = kernels::kDefaultResidualThreshold;

@@ -21,7 +21,7 @@ struct KernelRate {
 
 struct LinearCase {
   DType dtype = DType::kF32;
-  kernels::Precision precision = kernels::Precision::kFast;
+  kernels::Precision precision = kernels::Precision::kPrecise;
   int n = 0;  // outputs
   int k = 0;  // inputs, a multiple of 32
   std::vector<int> rows;

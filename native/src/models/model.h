@@ -18,7 +18,7 @@
 namespace deepinfer::models {
 
 struct ModelOptions {
-  kernels::Precision precision = kernels::Precision::kFast;
+  kernels::Precision precision = kernels::Precision::kPrecise;
   float residual_threshold = kernels::kDefaultResidualThreshold;  // of kPrecise
   kernels::KvType kv_type = kernels::KvType::kF16;
   int block_tokens = 32;  // multiple of 16

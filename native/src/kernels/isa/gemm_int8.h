@@ -124,6 +124,15 @@ DI_INLINE void store_columns(float* y, f32x16 acc, int columns, bool accumulate)
   for (int c = 0; c < columns; ++c) y[c] = accumulate ? y[c] + lanes[c] : lanes[c];
 }
 
+// The sums of the block's halves for one row; its groups of four codes lie kRows groups apart.
+template <bool kWide, int kRows>
+DI_INLINE void add_dots(const u8x64 codes[8], const int8_t* a, i32x16& low, i32x16& high) {
+  for (int g = 0; g < 4; ++g) {
+    low = dot<kWide>(low, codes[g], quad_load(a + g * kRows * 4));
+    high = dot<kWide>(high, codes[g + 4], quad_load(a + (g + 4) * kRows * 4));
+  }
+}
+
 // Few rows: one panel at a time, weights unpacked in registers, one sequential stream from memory.
 template <PackFormat F, int kRows>
 void int8_direct(const Int8Tile& tile, const std::byte* panel, float offset, float* y, int64_t stride,
@@ -139,26 +148,27 @@ void int8_direct(const Int8Tile& tile, const std::byte* panel, float offset, flo
     for (int line = 0; line < Format::kBytes; line += 64) prefetch(panel + kAhead + line);
     u8x64 codes[8];
     load_codes<F>(panel, codes);
-    Scales scales = load_scales<F>(panel, minus_offset);
-    const bool residuals = has_residuals<kRows>(tile, b);
-    if (residuals) scales = residual_scales(scales);
+    const Scales scales = load_scales<F>(panel, minus_offset);
+    // Two loops, so that the one without residuals is not disturbed by the other.
+    if (!has_residuals<kRows>(tile, b)) {
 #pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      i32x16 low = i_zero(), high = i_zero();
-      for (int g = 0; g < 4; ++g) {
-        low = dot<Format::kWide>(low, codes[g], quad_load(a + (g * kRows + r) * 4));
-        high = dot<Format::kWide>(high, codes[g + 4], quad_load(a + ((g + 4) * kRows + r) * 4));
+      for (int r = 0; r < kRows; ++r) {
+        i32x16 low = i_zero(), high = i_zero();
+        add_dots<Format::kWide, kRows>(codes, a + 4 * r, low, high);
+        acc[r] = add_block<Format::kSub16>(acc[r], low, high, scales, tile, b * kRows + r);
       }
-      if (residuals) {
-        const int8_t* residual = tile.residuals + (a - tile.codes);
+    } else {
+      const Scales smaller = residual_scales(scales);
+      const int8_t* residual = tile.residuals + (a - tile.codes);
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        i32x16 low = i_zero(), high = i_zero();
+        add_dots<Format::kWide, kRows>(codes, a + 4 * r, low, high);
         low = i_times_256(low);
         high = i_times_256(high);
-        for (int g = 0; g < 4; ++g) {
-          low = dot<Format::kWide>(low, codes[g], quad_load(residual + (g * kRows + r) * 4));
-          high = dot<Format::kWide>(high, codes[g + 4], quad_load(residual + ((g + 4) * kRows + r) * 4));
-        }
+        add_dots<Format::kWide, kRows>(codes, residual + 4 * r, low, high);
+        acc[r] = add_block<Format::kSub16>(acc[r], low, high, smaller, tile, b * kRows + r);
       }
-      acc[r] = add_block<Format::kSub16>(acc[r], low, high, scales, tile, b * kRows + r);
     }
   }
 #pragma GCC unroll 8
