@@ -397,7 +397,7 @@ class CpuExecutor(Executor):
         *,
         precision: str = "precise",  # precise, fast, bf16, fp32
         kv_dtype: str = "f16",  # f16, bf16, f32, int8
-        residual_threshold: float = 4.0,  # precise: which blocks of activations get 16 bits
+        residual_threshold: float = 3.5,  # precise: which blocks of activations get 16 bits
         isa: str | None = None,  # a kernel level; None or "auto": DEEPINFER_ISA or the best
         block_tokens: int = 32,  # tokens per cache block, a multiple of 16
     ) -> None: ...

@@ -81,8 +81,8 @@ class EngineConfig:
         changes_answers=True,
     )
     residual_threshold: float = setting(
-        4.0,
-        "precise: a block of activations gets 16 bits when its largest value is above this times the row's "
+        3.5,
+        "For `precise`: a block of activations gets 16 bits if its largest value exceeds this times the row's "
         "root mean square; 0 = all blocks",
         minimum=0.0,
         maximum=1e6,

@@ -21,7 +21,7 @@ enum class Precision : uint8_t {
   kFp32,     // weights decoded to fp32
 };
 // Which blocks of activations get residuals, see ActivationView. 0: all, infinity: none.
-constexpr float kDefaultResidualThreshold = 4.0f;
+constexpr float kDefaultResidualThreshold = 3.5f;
 Precision parse_precision(std::string_view name);  // throws Error{kBadRequest}
 
 Arithmetic arithmetic_for(Precision precision, DType dtype);
