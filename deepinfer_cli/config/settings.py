@@ -82,8 +82,8 @@ class EngineConfig:
     )
     residual_threshold: float = setting(
         3.5,
-        "For `precise`: a block of activations gets 16 bits if its largest value exceeds this times the row's "
-        "root mean square; 0 = all blocks",
+        "For `precise`: a block of activations gets 16 bits if its largest value exceeds this times the "
+        "row's root mean square; 0 = all blocks",
         minimum=0.0,
         maximum=1e6,
         changes_answers=True,
