@@ -69,7 +69,7 @@ int run(int argc, char** argv) {
   const auto report = [&](const char* what, int sequences, int count, int computed) {
     if (std::string(what).find(only) == std::string::npos) return;
     const Batch batch = make_batch(sequences, count, computed, computed + count, config.block_tokens);
-    const double seconds = bench::best_seconds(4, 0.5, [&] { executor.forward(batch, sink); });
+    const double seconds = bench::best_seconds(12, 0.5, [&] { executor.forward(batch, sink); });
     std::printf("%-10s %7.2f ms  %8.0f tok per CPU s\n", what, seconds * 1e3, sequences * count / seconds);
   };
   report("prefill512", 1, 512, 0);

@@ -31,6 +31,8 @@ models::ModelOptions model_options(const CpuExecutorConfig& config, const kernel
   options.residual_threshold = config.residual_threshold;
   options.kv_type = parse_kv_type(config.kv_dtype);
   options.block_tokens = config.block_tokens;
+  options.two_parts_rows = config.two_parts_rows;
+  options.two_parts_bytes = config.two_parts_bytes;
   options.kernels = &table;
   options.pool = &pool;
   return options;

@@ -21,6 +21,8 @@ struct CpuExecutorConfig {
   std::string kv_dtype = "f16";  // f16, bf16, f32, int8
   std::string isa;               // kernel level; empty: DEEPINFER_ISA or the best
   int block_tokens = 32;         // tokens per cache block, multiple of 16
+  int two_parts_rows = models::ModelOptions{}.two_parts_rows;  // tests make them small
+  int64_t two_parts_bytes = models::ModelOptions{}.two_parts_bytes;
 };
 
 class CpuExecutor final : public Executor {

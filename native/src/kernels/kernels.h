@@ -58,7 +58,7 @@ struct PackedView {
 };
 
 // Activations in the order the multiply loops read them: tiles of rows, then k, then the rows of the tile.
-// A tile of r rows starts at element first_row * k. int8: groups of 4 k; bf16: pairs; fp32: single k.
+// A tile of r rows starts at element first_row * k. int8: blocks of 32 k; bf16: pairs; fp32: single k.
 struct ActivationView {
   Arithmetic arithmetic = Arithmetic::kFp32;
   int num_rows = 0;
@@ -115,6 +115,22 @@ struct AttendArgs {
   float* weights = nullptr;  // [num_queries]
 };
 
+// Memory that is asked for, line by line, while something else is multiplied. A product's loops take a few
+// lines with each block; a level without prefetches only counts them off.
+struct LineRange {
+  int64_t first;  // cache line, counted from Upcoming::base
+  int64_t count;
+};
+struct Upcoming {
+  const std::byte* base = nullptr;
+  const LineRange* next = nullptr;  // ranges not begun
+  const LineRange* end = nullptr;
+  const std::byte* at = nullptr;  // the next line, and how many of its range are left
+  int64_t left = 0;
+  int per_block = 0;  // lines with each block; 0: nothing (any more)
+};
+constexpr int kLineBytes = 64;
+
 struct KernelTable {
   const char* name;
   int max_queries;
@@ -125,7 +141,9 @@ struct KernelTable {
   void (*prepare_row)(const float* x, int row, const ActivationView& activations);
   // Columns of panels [panel_begin, panel_end) for all rows. scratch: gemm_scratch_bytes(k), per thread.
   void (*gemm)(const ActivationView& activations, const PackedView& weights, int panel_begin, int panel_end,
-               const GemmOutput& output, std::byte* scratch);
+               const GemmOutput& output, Upcoming& upcoming, std::byte* scratch);
+  // Blocks of 32 that gemm() goes through for all panels, each of which takes lines of `upcoming`.
+  int64_t (*gemm_blocks)(const PackedView& weights, int num_rows);
   int64_t (*gemm_scratch_bytes)(int k);
 
   // y = x / sqrt(mean(x^2) + epsilon) * weight; n is a multiple of 16.

@@ -9,6 +9,7 @@ namespace {
 
 constexpr int kTasksPerThread = 8;  // enough to even out threads that are interrupted
 constexpr int kMinTaskPanels = 2;   // what the widest loop takes at once
+constexpr int kSideTaskPanels = 8;  // with side work: some ten microseconds
 
 bool is_int8(Arithmetic arithmetic) {
   return arithmetic == Arithmetic::kInt8 || arithmetic == Arithmetic::kInt8Residual;
@@ -94,12 +95,20 @@ Multiplier::Multiplier(const KernelTable& kernels, ThreadPool& pool, int max_k)
       scratch_bytes_(align64(kernels.gemm_scratch_bytes(max_k))),
       scratch_(scratch_bytes_ * pool.num_threads(), "multiply scratch") {}
 
-void Multiplier::run(const Linear& linear, const Activations& activations, const GemmOutput& output) const {
+int64_t Multiplier::num_blocks(const Linear& linear, int num_rows) const {
+  int64_t total = 0;
+  for (const PackedView& part : linear.parts) total += kernels_.gemm_blocks(part, num_rows);
+  return total;
+}
+
+void Multiplier::run(const Linear& linear, const Activations& activations, const GemmOutput& output,
+                     SideWork* side) const {
   const int threads = pool_.num_threads();
   int total_panels = 0;
   for (const PackedView& part : linear.parts) total_panels += part.num_panels;
   int per_task = threads == 1 ? total_panels : total_panels / (threads * kTasksPerThread);
   per_task = std::max(kMinTaskPanels, (per_task + 1) / 2 * 2);
+  if (side != nullptr) per_task = std::min(per_task, kSideTaskPanels);
   std::vector<Task> tasks;
   int column = 0;
   for (const PackedView& part : linear.parts) {
@@ -113,8 +122,9 @@ void Multiplier::run(const Linear& linear, const Activations& activations, const
     const PackedView& weights = *task.part;
     GemmOutput shifted = output;
     shifted.y += task.first_column;
+    Upcoming nothing;
     kernels_.gemm(activations.view(weights.arithmetic), weights, task.panel_begin, task.panel_end, shifted,
-                  scratch_.data() + worker * scratch_bytes_);
+                  side == nullptr ? nothing : side->turn(worker), scratch_.data() + worker * scratch_bytes_);
   });
 }
 

@@ -41,13 +41,24 @@ class Activations {
   ActivationView views_[kNumArithmetics];
 };
 
+// Other work that a product's threads do bit by bit between their tasks, while memory for it is asked for.
+class SideWork {
+ public:
+  virtual ~SideWork() = default;
+  // Called by `worker` before each of its tasks: does what is due, and says what to ask for meanwhile.
+  virtual Upcoming& turn(int worker) = 0;
+};
+
 // Multiplies on the pool. Owns per-thread scratch.
 class Multiplier {
  public:
   Multiplier(const KernelTable& kernels, ThreadPool& pool, int max_k);
 
   // output[row, column] for the rows of `activations` (which were begun for this linear).
-  void run(const Linear& linear, const Activations& activations, const GemmOutput& output) const;
+  void run(const Linear& linear, const Activations& activations, const GemmOutput& output,
+           SideWork* side = nullptr) const;
+  // Blocks that run() goes through, each of which asks for memory of the side work.
+  int64_t num_blocks(const Linear& linear, int num_rows) const;
 
  private:
   const KernelTable& kernels_;

@@ -1,7 +1,6 @@
 #include "kernels/paged_attention.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "deepinfer/status.h"
 
@@ -9,6 +8,9 @@ namespace deepinfer::kernels {
 namespace {
 
 constexpr int kItemsPerThread = 4;  // fewer items than this, and pieces become tasks of their own
+constexpr int64_t kChunkBytes =
+    256 << 10;  // a fraction of a second-level cache, the rest of which products use
+constexpr int64_t kMaxLinesPerBlock = 8;  // more would crowd out the product's own loads
 
 int64_t align64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 int num_pieces(int end) { return (end + kPieceTokens - 1) / kPieceTokens; }
@@ -65,36 +67,76 @@ PagedAttention::State PagedAttention::state_at(std::byte* memory) const {
   return {sums, maxima, maxima + kMaxQueries};
 }
 
-void PagedAttention::plan(const Batch& batch, int group) {
+void PagedAttention::plan(const Batch& batch, int group, int first_sequence, int end_sequence) {
   batch_ = &batch;
   tables_ = &batch.groups[static_cast<size_t>(group)];
   items_.clear();
+  ranges_.clear();
+  item_ranges_.clear();
   num_pieces_ = 0;
-  for (size_t s = 0; s < batch.sequences.size(); ++s) {
-    const BatchSequence& sequence = batch.sequences[s];
+  num_lines_ = 0;
+  for (int s = first_sequence; s < end_sequence; ++s) {
+    const BatchSequence& sequence = batch.sequences[static_cast<size_t>(s)];
     const int num_queries = sequence.num_tokens * group_size_;
     for (int first = 0; first < num_queries; first += kernels_.max_queries) {
       const int count = std::min(kernels_.max_queries, num_queries - first);
       const int end = sequence.num_computed + (first + count - 1) / group_size_ + 1;
       for (int head = 0; head < num_kv_heads_; ++head) {
-        items_.push_back({static_cast<int>(s), head, first, count, end, num_pieces_});
+        item_ranges_.push_back(static_cast<int>(ranges_.size()));
+        if (first == 0) add_ranges(sequence, tables_->offsets[static_cast<size_t>(s)], head);
+        items_.push_back({s, head, first, count, end, num_pieces_});
         num_pieces_ += num_pieces(end);
       }
     }
   }
+  item_ranges_.push_back(static_cast<int>(ranges_.size()));
   const int threads = pool_.num_threads();
   split_ = threads > 1 && static_cast<int>(items_.size()) < threads * kItemsPerThread;
   pieces_.clear();
+  chunks_.clear();
   if (split_) {
     for (size_t i = 0; i < items_.size(); ++i) {
       for (int piece = 0; piece < num_pieces(items_[i].end); ++piece)
         pieces_.emplace_back(static_cast<int>(i), piece);
     }
+  } else {
+    deal_chunks();
   }
   // Split: a state per piece. Otherwise two per thread: the running one and the current piece's.
   const int64_t num_states = split_ ? num_pieces_ : 2 * threads;
   if (scratch_.size() < num_states * state_bytes())
     scratch_ = Pages(num_states * state_bytes(), "attention scratch");
+}
+
+// What the cache holds of one sequence before this step, for one head.
+void PagedAttention::add_ranges(const BatchSequence& sequence, int first_block, int head) {
+  const int64_t token_bytes = layout_.value_offset / layout_.block_tokens;  // of keys; values have as many
+  for (int at = 0; at < sequence.num_computed; at += layout_.block_tokens) {
+    const int tokens = std::min(layout_.block_tokens,
+                                (sequence.num_computed - at + kTileTokens - 1) / kTileTokens * kTileTokens);
+    const int block = tables_->blocks[static_cast<size_t>(first_block + at / layout_.block_tokens)];
+    const int64_t keys = block * block_bytes() + head * layout_.head_bytes;
+    const int64_t count = tokens * token_bytes / kLineBytes;
+    ranges_.push_back({keys / kLineBytes, count});
+    ranges_.push_back({(keys + layout_.value_offset) / kLineBytes, count});
+    num_lines_ += 2 * count;
+  }
+}
+
+void PagedAttention::deal_chunks() {
+  const int num_items = static_cast<int>(items_.size());
+  int first = 0;
+  int64_t bytes = 0;
+  for (int i = 0; i < num_items; ++i) {
+    const auto ranges = static_cast<size_t>(item_ranges_[static_cast<size_t>(i)]);
+    const auto end_ranges = static_cast<size_t>(item_ranges_[static_cast<size_t>(i) + 1]);
+    for (size_t r = ranges; r < end_ranges; ++r) bytes += ranges_[r].count * kLineBytes;
+    if (bytes < kChunkBytes && i + 1 < num_items) continue;
+    chunks_.push_back(
+        {first, i + 1, item_ranges_[static_cast<size_t>(first)], item_ranges_[static_cast<size_t>(i) + 1]});
+    first = i + 1;
+    bytes = 0;
+  }
 }
 
 void PagedAttention::store(std::byte* layer, int token, const float* keys, const float* values) const {
@@ -109,7 +151,7 @@ void PagedAttention::store(std::byte* layer, int token, const float* keys, const
   }
 }
 
-void PagedAttention::attend_piece(const Item& item, int piece, const std::byte* layer, State& state) const {
+void PagedAttention::attend_piece(const Item& item, int piece, bool is_fetched, State& state) const {
   const auto s = static_cast<size_t>(item.sequence);
   const BatchSequence& sequence = batch_->sequences[s];
   const float* queries[kMaxQueries];
@@ -117,18 +159,18 @@ void PagedAttention::attend_piece(const Item& item, int piece, const std::byte* 
   for (int q = 0; q < item.num_queries; ++q) {
     const int token = (item.first_query + q) / group_size_;
     const int head = item.kv_head * group_size_ + (item.first_query + q) % group_size_;
-    queries[q] = queries_ + (sequence.first_token + token) * query_stride_ + head * layout_.head_dim;
+    queries[q] = run_.queries + (sequence.first_token + token) * run_.query_stride + head * layout_.head_dim;
     limits[q] = sequence.num_computed + token + 1;
   }
   AttendArgs args;
   args.layout = layout_;
-  args.cache = layer + item.kv_head * layout_.head_bytes;
+  args.cache = run_.layer + item.kv_head * layout_.head_bytes;
   args.block_stride = block_bytes();
   args.blocks = tables_->blocks.data() + tables_->offsets[s];
   args.queries = queries;
   args.limits = limits;
   args.num_queries = item.num_queries;
-  args.prefetch = item.first_query == 0;  // later queries of the sequence find the caches warm
+  args.prefetch = item.first_query == 0 && !is_fetched;  // later queries of the sequence find the caches warm
   args.begin = piece * kPieceTokens;
   args.end = std::min(args.begin + kPieceTokens, item.end);
   args.sums = state.sums;
@@ -154,39 +196,86 @@ void PagedAttention::write_out(const Item& item, const State& state) const {
     const int token = (item.first_query + q) / group_size_;
     const int head = item.kv_head * group_size_ + (item.first_query + q) % group_size_;
     kernels_.normalise(state.sums + q * layout_.head_dim, state.weights[q], layout_.head_dim,
-                       out_ + (sequence.first_token + token) * out_stride_ + head * layout_.head_dim);
+                       run_.out + (sequence.first_token + token) * run_.out_stride + head * layout_.head_dim);
   }
 }
 
-void PagedAttention::run(const std::byte* layer, const float* queries, int64_t query_stride, float* out,
-                         int64_t out_stride) {
-  queries_ = queries;
-  query_stride_ = query_stride;
-  out_ = out;
-  out_stride_ = out_stride;
-  const int num_items = static_cast<int>(items_.size());
-  const int64_t bytes = state_bytes();
-  if (!split_) {
-    pool_.parallel_for(num_items, 1, [&](int index, int worker) {
-      const Item& item = items_[static_cast<size_t>(index)];
-      State running = state_at(scratch_.data() + 2 * worker * bytes);
-      State current = state_at(scratch_.data() + (2 * worker + 1) * bytes);
-      attend_piece(item, 0, layer, running);
-      for (int piece = 1; piece < num_pieces(item.end); ++piece) {
-        attend_piece(item, piece, layer, current);
-        merge_into(item, piece, current, running);
-      }
-      write_out(item, running);
-    });
-    return;
+void PagedAttention::begin(const Run& run, bool is_ready, int64_t num_blocks) {
+  run_ = run;
+  is_ready_ = is_ready;
+  const int64_t blocks = std::max<int64_t>(num_blocks, 1);
+  per_block_ =
+      static_cast<int>(std::clamp<int64_t>((num_lines_ + blocks - 1) / blocks, 1, kMaxLinesPerBlock));
+  next_chunk_ = 0;
+  workers_.assign(static_cast<size_t>(pool_.num_threads()), Worker{});
+}
+
+void PagedAttention::claim_chunk(Worker& worker) {
+  const int index = next_chunk_.fetch_add(1, std::memory_order_relaxed);
+  if (index >= static_cast<int>(chunks_.size())) return;
+  const Chunk& chunk = chunks_[static_cast<size_t>(index)];
+  worker.chunk = index;
+  Upcoming& upcoming = worker.upcoming;
+  if (chunk.first_range == chunk.end_range) return;  // nothing to wait for
+  upcoming.base = run_.layer;
+  upcoming.next = ranges_.data() + chunk.first_range + 1;
+  upcoming.end = ranges_.data() + chunk.end_range;
+  upcoming.at = run_.layer + upcoming.next[-1].first * kLineBytes;
+  upcoming.left = upcoming.next[-1].count;
+  upcoming.per_block = per_block_;
+}
+
+Upcoming& PagedAttention::turn(int worker) {
+  Worker& self = workers_[static_cast<size_t>(worker)];
+  if (self.chunk < 0) {
+    claim_chunk(self);
+  } else if (is_ready_ && self.upcoming.per_block == 0) {
+    const Chunk& chunk = chunks_[static_cast<size_t>(self.chunk)];
+    for (int i = chunk.first_item; i < chunk.end_item; ++i)
+      attend_item(items_[static_cast<size_t>(i)], worker, true);
+    self.chunk = -1;
+    claim_chunk(self);
   }
+  return self.upcoming;
+}
+
+void PagedAttention::finish() {
+  if (split_) return attend_split();
+  open_items_.clear();
+  const auto reopen = [&](int index) {
+    const Chunk& chunk = chunks_[static_cast<size_t>(index)];
+    for (int i = chunk.first_item; i < chunk.end_item; ++i) open_items_.push_back(i);
+  };
+  for (const Worker& worker : workers_) {
+    if (worker.chunk >= 0) reopen(worker.chunk);
+  }
+  for (int index = next_chunk_; index < static_cast<int>(chunks_.size()); ++index) reopen(index);
+  pool_.parallel_for(static_cast<int>(open_items_.size()), 1, [&](int index, int worker) {
+    attend_item(items_[static_cast<size_t>(open_items_[static_cast<size_t>(index)])], worker, false);
+  });
+}
+
+void PagedAttention::attend_item(const Item& item, int worker, bool is_fetched) const {
+  const int64_t bytes = state_bytes();
+  State running = state_at(scratch_.data() + 2 * worker * bytes);
+  State current = state_at(scratch_.data() + (2 * worker + 1) * bytes);
+  attend_piece(item, 0, is_fetched, running);
+  for (int piece = 1; piece < num_pieces(item.end); ++piece) {
+    attend_piece(item, piece, is_fetched, current);
+    merge_into(item, piece, current, running);
+  }
+  write_out(item, running);
+}
+
+void PagedAttention::attend_split() {
+  const int64_t bytes = state_bytes();
   pool_.parallel_for(static_cast<int>(pieces_.size()), 1, [&](int index, int) {
     const auto [item_index, piece] = pieces_[static_cast<size_t>(index)];
     const Item& item = items_[static_cast<size_t>(item_index)];
     State state = state_at(scratch_.data() + (item.first_piece + piece) * bytes);
-    attend_piece(item, piece, layer, state);
+    attend_piece(item, piece, false, state);
   });
-  pool_.parallel_for(num_items, 1, [&](int index, int) {
+  pool_.parallel_for(static_cast<int>(items_.size()), 1, [&](int index, int) {
     const Item& item = items_[static_cast<size_t>(index)];
     State running = state_at(scratch_.data() + item.first_piece * bytes);
     for (int piece = 1; piece < num_pieces(item.end); ++piece) {

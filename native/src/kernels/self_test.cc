@@ -130,7 +130,7 @@ class Exercise {
     for (int b = 0; b < num_blocks; ++b) tables.blocks.push_back(num_blocks - 1 - b);
     tables.offsets = {0, num_blocks};
     batch.groups.push_back(tables);
-    attention.plan(batch, 0);
+    attention.plan(batch, 0, 0, 1);
     Numbers numbers(3);
     const std::vector<float> queries = numbers.row(int64_t{num_tokens} * kHeads * head_dim);
     const std::vector<float> keys = numbers.row(int64_t{num_tokens} * kKvHeads * head_dim);
@@ -142,7 +142,8 @@ class Exercise {
       attention.store(layer, t, keys.data() + at, values.data() + at);
     }
     std::vector<float> out(queries.size());
-    attention.run(layer, queries.data(), kHeads * head_dim, out.data(), kHeads * head_dim);
+    attention.begin({layer, queries.data(), kHeads * head_dim, out.data(), kHeads * head_dim}, true, 0);
+    attention.finish();
     return out;
   }
 

@@ -133,8 +133,9 @@ KernelRate measure_attention(const std::string& isa, const AttentionCase& c, dou
   std::vector<float> out(queries.size());
   size_t next = 0;
   const double best = best_wall_seconds(kRepeats, seconds, [&] {
-    attention.plan(batches[next++ % batches.size()], 0);
-    attention.run(cache.data(), queries.data(), width, out.data(), width);
+    attention.plan(batches[next++ % batches.size()], 0, 0, c.num_sequences);
+    attention.begin({cache.data(), queries.data(), width, out.data(), width}, true, 0);
+    attention.finish();
   });
   // Query i of a sequence's new tokens sees computed + i + 1 positions.
   const double seen = static_cast<double>(c.new_tokens) * (c.context - c.new_tokens) +

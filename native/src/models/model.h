@@ -22,6 +22,10 @@ struct ModelOptions {
   float residual_threshold = kernels::kDefaultResidualThreshold;  // of kPrecise
   kernels::KvType kv_type = kernels::KvType::kF16;
   int block_tokens = 32;  // multiple of 16
+  // A batch of at least so many rows whose attention reads at least so many bytes in a layer goes through the
+  // layers in two parts: one attends while the other multiplies. Never changes results.
+  int two_parts_rows = 48;
+  int64_t two_parts_bytes = 2 << 20;
   const kernels::KernelTable* kernels = nullptr;
   ThreadPool* pool = nullptr;
 };

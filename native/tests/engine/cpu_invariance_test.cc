@@ -96,6 +96,8 @@ std::map<uint64_t, std::string> run(const Model& model, const Schedule& schedule
   cpu.kv_dtype = kKvTypes[static_cast<size_t>(model.kv)];
   cpu.isa = model.isa;
   cpu.block_tokens = 16;
+  cpu.two_parts_rows = 12;
+  cpu.two_parts_bytes = 0;
   CpuExecutor executor(tiny_file(kWeights[static_cast<size_t>(model.weights)]), pool, cpu);
   EngineConfig config;
   config.max_num_seqs = schedule.batch;

@@ -31,6 +31,8 @@ CpuExecutorConfig config(const std::string& precision, const std::string& kv = "
   c.residual_threshold = 1.5f;  // of so small a model about half of the blocks have residuals
   c.kv_dtype = kv;
   c.isa = isa;
+  c.two_parts_rows = 6;
+  c.two_parts_bytes = 0;
   return c;
 }
 

@@ -11,6 +11,14 @@ static int max_tile_rows(Arithmetic arithmetic, int num_rows) {
   return num_rows <= kDirectLimit ? kDirectRows : kPanelRows;
 }
 
+static int64_t gemm_blocks(const PackedView& w, int num_rows) {
+  const int tile_rows = max_tile_rows(w.arithmetic, num_rows);
+  const bool is_float = w.arithmetic == Arithmetic::kBf16 || w.arithmetic == Arithmetic::kFp32;
+  const int wide = !is_float && num_rows <= kDirectLimit ? 1 : kPanels;
+  return int64_t{(num_rows + tile_rows - 1) / tile_rows} * ((w.num_panels + wide - 1) / wide) *
+         (w.k / kBlock);
+}
+
 static int64_t gemm_scratch_bytes(int k) {
   return static_cast<int64_t>(kPanels) * ((k + kBlock - 1) / kBlock) * kExpandedBytes<true>;
 }
@@ -47,8 +55,9 @@ static Int8Tile int8_tile(const ActivationView& a, TileRange range) {
 }
 
 // Tables indexed by rows - 1, filled for the tile sizes that this level uses.
-using DirectFn = void (*)(const Int8Tile&, const std::byte*, float, float*, int64_t, int, bool);
-using PanelFn = void (*)(const Int8Tile&, const std::byte*, int64_t, Ahead, float*, int64_t, int, bool);
+using DirectFn = void (*)(const Int8Tile&, const std::byte*, float, Upcoming&, float*, int64_t, int, bool);
+using PanelFn = void (*)(const Int8Tile&, const std::byte*, int64_t, Ahead, Upcoming&, float*, int64_t, int,
+                         bool);
 using Bf16Fn = void (*)(const pair_value*, const std::byte*, int64_t, int, float*, int64_t, int, bool);
 using Fp32Fn = void (*)(const float*, const std::byte*, int64_t, int, float*, int64_t, int, bool);
 
@@ -102,14 +111,14 @@ static Columns columns_at(const PackedView& w, const GemmOutput& out, int panel)
 
 template <PackFormat F>
 static void gemm_direct(const ActivationView& a, const PackedView& w, int panel_begin, int panel_end,
-                        const GemmOutput& out) {
+                        const GemmOutput& out, Upcoming& upcoming) {
   for (int panel = panel_begin; panel < panel_end; ++panel) {
     const Columns columns = columns_at(w, out, panel);
     for (int t = 0; t < a.num_tiles; ++t) {
       const TileRange range = tile_range(a, t);
       kDirectTable<F>[range.num_rows - 1](int8_tile(a, range), w.data + panel* w.panel_bytes, w.offset,
-                                          columns.y + range.first_row* out.stride, out.stride, columns.count,
-                                          out.accumulate);
+                                          upcoming, columns.y + range.first_row* out.stride, out.stride,
+                                          columns.count, out.accumulate);
     }
   }
 }
@@ -129,7 +138,7 @@ static void prefetch_share(const std::byte* next, int64_t bytes, int tile, int n
 
 template <PackFormat F>
 static void gemm_expanded(const ActivationView& a, const PackedView& w, int panel_begin, int panel_end,
-                          const GemmOutput& out, std::byte* scratch) {
+                          const GemmOutput& out, Upcoming& upcoming, std::byte* scratch) {
   using Format = Int8Format<F>;
   const int num_blocks = w.k / kBlock;
   const int64_t step = static_cast<int64_t>(num_blocks) * kExpandedBytes<Format::kSub16>;
@@ -147,7 +156,7 @@ static void gemm_expanded(const ActivationView& a, const PackedView& w, int pane
                                               : kPanelTable<Format::kSub16, Format::kWide, 1>;
       table[range.num_rows - 1](
           int8_tile(a, range), scratch, step,
-          share_of(w.data + next * w.panel_bytes, num_next * w.panel_bytes, t, a.num_tiles),
+          share_of(w.data + next * w.panel_bytes, num_next * w.panel_bytes, t, a.num_tiles), upcoming,
           columns.y + range.first_row * out.stride, out.stride, columns.count, out.accumulate);
     }
   }
@@ -155,17 +164,18 @@ static void gemm_expanded(const ActivationView& a, const PackedView& w, int pane
 
 template <PackFormat F>
 static void gemm_int8(const ActivationView& a, const PackedView& w, int panel_begin, int panel_end,
-                      const GemmOutput& out, std::byte* scratch) {
+                      const GemmOutput& out, Upcoming& upcoming, std::byte* scratch) {
   if (a.num_rows <= kDirectLimit) {
-    gemm_direct<F>(a, w, panel_begin, panel_end, out);
+    gemm_direct<F>(a, w, panel_begin, panel_end, out, upcoming);
   } else {
-    gemm_expanded<F>(a, w, panel_begin, panel_end, out, scratch);
+    gemm_expanded<F>(a, w, panel_begin, panel_end, out, upcoming, scratch);
   }
 }
 
 template <typename Value, typename Fn>
 static void gemm_float(const ActivationView& a, const PackedView& w, int panel_begin, int panel_end,
-                       const GemmOutput& out, const Fn* full_table, const Fn* single_table) {
+                       const GemmOutput& out, Upcoming& upcoming, const Fn* full_table,
+                       const Fn* single_table) {
   for (int panel = panel_begin; panel < panel_end; panel += kPanels) {
     const int width = panel_end - panel < kPanels ? 1 : kPanels;
     const std::byte* data = w.data + panel * w.panel_bytes;
@@ -175,6 +185,7 @@ static void gemm_float(const ActivationView& a, const PackedView& w, int panel_b
       const TileRange range = tile_range(a, t);
       if (a.num_tiles > 1)
         prefetch_share(data + width * w.panel_bytes, num_next * w.panel_bytes, t, a.num_tiles);
+      for (int block = 0; block < w.k / kBlock; ++block) ask_ahead(upcoming);
       const auto* values = static_cast<const Value*>(a.values) + static_cast<int64_t>(range.first_row) * a.k;
       const Fn* table = width == kPanels ? full_table : single_table;
       table[range.num_rows - 1](values, data, w.panel_bytes, w.k, columns.y + range.first_row * out.stride,
@@ -184,26 +195,28 @@ static void gemm_float(const ActivationView& a, const PackedView& w, int panel_b
 }
 
 static void gemm(const ActivationView& a, const PackedView& w, int panel_begin, int panel_end,
-                 const GemmOutput& out, std::byte* scratch) {
+                 const GemmOutput& out, Upcoming& upcoming, std::byte* scratch) {
   switch (w.format) {
     case PackFormat::kNibbleD16:
-      return gemm_int8<PackFormat::kNibbleD16>(a, w, panel_begin, panel_end, out, scratch);
+      return gemm_int8<PackFormat::kNibbleD16>(a, w, panel_begin, panel_end, out, upcoming, scratch);
     case PackFormat::kNibbleDM16:
-      return gemm_int8<PackFormat::kNibbleDM16>(a, w, panel_begin, panel_end, out, scratch);
+      return gemm_int8<PackFormat::kNibbleDM16>(a, w, panel_begin, panel_end, out, upcoming, scratch);
     case PackFormat::kNibbleDM32:
-      return gemm_int8<PackFormat::kNibbleDM32>(a, w, panel_begin, panel_end, out, scratch);
+      return gemm_int8<PackFormat::kNibbleDM32>(a, w, panel_begin, panel_end, out, upcoming, scratch);
     case PackFormat::kByteD16:
-      return gemm_int8<PackFormat::kByteD16>(a, w, panel_begin, panel_end, out, scratch);
+      return gemm_int8<PackFormat::kByteD16>(a, w, panel_begin, panel_end, out, upcoming, scratch);
     case PackFormat::kByteDM16:
-      return gemm_int8<PackFormat::kByteDM16>(a, w, panel_begin, panel_end, out, scratch);
+      return gemm_int8<PackFormat::kByteDM16>(a, w, panel_begin, panel_end, out, upcoming, scratch);
     case PackFormat::kByteDM32:
-      return gemm_int8<PackFormat::kByteDM32>(a, w, panel_begin, panel_end, out, scratch);
+      return gemm_int8<PackFormat::kByteDM32>(a, w, panel_begin, panel_end, out, upcoming, scratch);
     case PackFormat::kByteSub16:
-      return gemm_int8<PackFormat::kByteSub16>(a, w, panel_begin, panel_end, out, scratch);
+      return gemm_int8<PackFormat::kByteSub16>(a, w, panel_begin, panel_end, out, upcoming, scratch);
     case PackFormat::kPairBf16:
-      return gemm_float<pair_value>(a, w, panel_begin, panel_end, out, kBf16Table<kPanels>, kBf16Table<1>);
+      return gemm_float<pair_value>(a, w, panel_begin, panel_end, out, upcoming, kBf16Table<kPanels>,
+                                    kBf16Table<1>);
     case PackFormat::kF32:
-      return gemm_float<float>(a, w, panel_begin, panel_end, out, kFp32Table<kPanels>, kFp32Table<1>);
+      return gemm_float<float>(a, w, panel_begin, panel_end, out, upcoming, kFp32Table<kPanels>,
+                               kFp32Table<1>);
   }
 }
 

@@ -17,7 +17,7 @@ namespace deepinfer::kernels::DEEPINFER_ISA {
 
 // One tile of activation rows, as prepare_row left it.
 struct Int8Tile {
-  const int8_t* codes;          // [k / 4][rows][4]
+  const int8_t* codes;          // [k / 32][rows][32]
   const int8_t* residuals;      // like codes; null: none
   const uint8_t* has_residual;  // [k / 32][rows]
   const float* scale;           // [k / 32][rows]
@@ -124,19 +124,35 @@ DI_INLINE void store_columns(float* y, f32x16 acc, int columns, bool accumulate)
   for (int c = 0; c < columns; ++c) y[c] = accumulate ? y[c] + lanes[c] : lanes[c];
 }
 
-// The sums of the block's halves for one row; its groups of four codes lie kRows groups apart.
-template <bool kWide, int kRows>
+// Adds the sums of the block's halves for one row.
+template <bool kWide>
 DI_INLINE void add_dots(const u8x64 codes[8], const int8_t* a, i32x16& low, i32x16& high) {
   for (int g = 0; g < 4; ++g) {
-    low = dot<kWide>(low, codes[g], quad_load(a + g * kRows * 4));
-    high = dot<kWide>(high, codes[g + 4], quad_load(a + (g + 4) * kRows * 4));
+    low = dot<kWide>(low, codes[g], quad_load(a + 4 * g));
+    high = dot<kWide>(high, codes[g + 4], quad_load(a + 4 * (g + 4)));
+  }
+}
+
+// The lines of `upcoming` that belong to one block.
+DI_INLINE void ask_ahead(Upcoming& upcoming) {
+  for (int i = 0; i < upcoming.per_block; ++i) {
+    prefetch(upcoming.at);
+    upcoming.at += kLineBytes;
+    if (--upcoming.left > 0) continue;
+    if (upcoming.next == upcoming.end) {
+      upcoming.per_block = 0;
+      return;
+    }
+    upcoming.at = upcoming.base + upcoming.next->first * kLineBytes;
+    upcoming.left = upcoming.next->count;
+    ++upcoming.next;
   }
 }
 
 // Few rows: one panel at a time, weights unpacked in registers, one sequential stream from memory.
 template <PackFormat F, int kRows>
-void int8_direct(const Int8Tile& tile, const std::byte* panel, float offset, float* y, int64_t stride,
-                 int columns, bool accumulate) {
+void int8_direct(const Int8Tile& tile, const std::byte* panel, float offset, Upcoming& upcoming, float* y,
+                 int64_t stride, int columns, bool accumulate) {
   using Format = Int8Format<F>;
   constexpr int kAhead = 2048;  // bytes
   const f32x16 minus_offset = f_set1(-offset);
@@ -146,6 +162,7 @@ void int8_direct(const Int8Tile& tile, const std::byte* panel, float offset, flo
   const int8_t* a = tile.codes;
   for (int b = 0; b < tile.num_blocks; ++b, a += kBlock * kRows, panel += Format::kBytes) {
     for (int line = 0; line < Format::kBytes; line += 64) prefetch(panel + kAhead + line);
+    ask_ahead(upcoming);
     u8x64 codes[8];
     load_codes<F>(panel, codes);
     const Scales scales = load_scales<F>(panel, minus_offset);
@@ -154,7 +171,7 @@ void int8_direct(const Int8Tile& tile, const std::byte* panel, float offset, flo
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
         i32x16 low = i_zero(), high = i_zero();
-        add_dots<Format::kWide, kRows>(codes, a + 4 * r, low, high);
+        add_dots<Format::kWide>(codes, a + kBlock * r, low, high);
         acc[r] = add_block<Format::kSub16>(acc[r], low, high, scales, tile, b * kRows + r);
       }
     } else {
@@ -163,10 +180,10 @@ void int8_direct(const Int8Tile& tile, const std::byte* panel, float offset, flo
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
         i32x16 low = i_zero(), high = i_zero();
-        add_dots<Format::kWide, kRows>(codes, a + 4 * r, low, high);
+        add_dots<Format::kWide>(codes, a + kBlock * r, low, high);
         low = i_times_256(low);
         high = i_times_256(high);
-        add_dots<Format::kWide, kRows>(codes, residual + 4 * r, low, high);
+        add_dots<Format::kWide>(codes, residual + kBlock * r, low, high);
         acc[r] = add_block<Format::kSub16>(acc[r], low, high, smaller, tile, b * kRows + r);
       }
     }
@@ -209,8 +226,8 @@ struct Ahead {
 
 // Many rows: kPanelsWide expanded panels, `panel_step` bytes apart, against a tile of rows.
 template <bool kSub16, bool kWide, int kRows, int kPanelsWide>
-void int8_panel(const Int8Tile& tile, const std::byte* expanded, int64_t panel_step, Ahead ahead, float* y,
-                int64_t stride, int columns, bool accumulate) {
+void int8_panel(const Int8Tile& tile, const std::byte* expanded, int64_t panel_step, Ahead ahead,
+                Upcoming& upcoming, float* y, int64_t stride, int columns, bool accumulate) {
   f32x16 acc[kRows][kPanelsWide];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
@@ -223,6 +240,7 @@ void int8_panel(const Int8Tile& tile, const std::byte* expanded, int64_t panel_s
     for (due += ahead.num_lines; due >= tile.num_blocks; due -= tile.num_blocks, ahead.next += 64) {
       prefetch(ahead.next);
     }
+    ask_ahead(upcoming);
     i32x16 sums[kSub16 ? 2 : 1][kRows][kPanelsWide];
 #pragma GCC unroll 8
     for (int half = 0; half < (kSub16 ? 2 : 1); ++half) {
@@ -239,7 +257,7 @@ void int8_panel(const Int8Tile& tile, const std::byte* expanded, int64_t panel_s
       for (int p = 0; p < kPanelsWide; ++p) codes[p] = b_load(expanded + p * panel_step + 64 * g);
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
-        const byte_quad quad = quad_load(a + (g * kRows + r) * 4);
+        const byte_quad quad = quad_load(a + r * kBlock + g * 4);
 #pragma GCC unroll 8
         for (int p = 0; p < kPanelsWide; ++p) {
           i32x16& sum = sums[kSub16 ? g / 4 : 0][r][p];
@@ -265,7 +283,7 @@ void int8_panel(const Int8Tile& tile, const std::byte* expanded, int64_t panel_s
           for (int p = 0; p < kPanelsWide; ++p) codes[p] = b_load(expanded + p * panel_step + 64 * g);
 #pragma GCC unroll 8
           for (int r = 0; r < kRows; ++r) {
-            const byte_quad quad = quad_load(residual + (g * kRows + r) * 4);
+            const byte_quad quad = quad_load(residual + r * kBlock + g * 4);
 #pragma GCC unroll 8
             for (int p = 0; p < kPanelsWide; ++p)
               sums[half][r][p] = dot<kWide>(sums[half][r][p], codes[p], quad);

@@ -15,6 +15,7 @@ const KernelTable table = {
     max_tile_rows,
     prepare_row,
     gemm,
+    gemm_blocks,
     gemm_scratch_bytes,
     rms_norm,
     swiglu,

@@ -86,11 +86,9 @@ static void prepare_int8(const float* x, TileRange tile, int row, const Activati
     const CodeScale s = code_scale(f_largest(f_max(f_abs(low), f_abs(high))));
     const i32x16 low_codes = f_round(f_mul(low, f_set1(s.inverse)));
     const i32x16 high_codes = f_round(f_mul(high, f_set1(s.inverse)));
-    int8_t block[kBlock];
     int32_t low_sum, high_sum;
-    store_codes(block, low_codes, high_codes, &low_sum, &high_sum);
-    int8_t* to = codes + (static_cast<int64_t>(b) * kBlock * tile.num_rows) + in_tile * 4;
-    for (int g = 0; g < 8; ++g) memcpy(to + g * 4 * tile.num_rows, block + 4 * g, 4);
+    store_codes(codes + (static_cast<int64_t>(b) * tile.num_rows + in_tile) * kBlock, low_codes, high_codes,
+                &low_sum, &high_sum);
     const int64_t at = scales_at + static_cast<int64_t>(b) * tile.num_rows;
     a.scale[at] = s.scale;
     a.scaled_sum[at] = s.scale * static_cast<float>(low_sum + high_sum);
@@ -99,15 +97,10 @@ static void prepare_int8(const float* x, TileRange tile, int row, const Activati
   }
 }
 
-// One block's codes of one row into their place in a tile: groups of four, `stride` bytes apart.
-DI_INLINE void scatter_codes(const int8_t* block, int stride, int8_t* to) {
-  for (int g = 0; g < 8; ++g) memcpy(to + g * stride, block + 4 * g, 4);
-}
-
 static void prepare_residual(const float* x, TileRange tile, int row, const ActivationView& a) {
   constexpr float kSmallest = 1e-24f;  // below it scale / 256 times a weight's d could be a denormal
   const int num_blocks = a.k / kBlock, in_tile = row - tile.first_row;
-  const int64_t codes_at = static_cast<int64_t>(tile.first_row) * a.k + in_tile * 4;
+  const int64_t codes_at = static_cast<int64_t>(tile.first_row) * a.k + in_tile * kBlock;
   const int64_t scales_at = static_cast<int64_t>(tile.first_row) * num_blocks + in_tile;
   f32x16 squares = f_zero();
   for (int i = 0; i < a.k; i += kLanes) {
@@ -122,24 +115,21 @@ static void prepare_residual(const float* x, TileRange tile, int row, const Acti
     const f32x16 inverse = f_set1(256.0f * s.inverse);
     const i32x16 first = f_round(f_mul(low, inverse)), last = f_round(f_mul(high, inverse));
     const i32x16 first_codes = i_high_byte(first), last_codes = i_high_byte(last);
-    int8_t block[kBlock];
     int32_t low_sum, high_sum;
     const int64_t at = codes_at + static_cast<int64_t>(b) * kBlock * tile.num_rows;
-    store_codes(block, first_codes, last_codes, &low_sum, &high_sum);
-    scatter_codes(block, 4 * tile.num_rows, static_cast<int8_t*>(a.values) + at);
+    store_codes(static_cast<int8_t*>(a.values) + at, first_codes, last_codes, &low_sum, &high_sum);
     low_sum *= 256;
     high_sum *= 256;
     const bool has_residual = largest > limit;
     if (has_residual) {
       int32_t low_rest, high_rest;
-      store_codes(block, i_sub(first, i_times_256(first_codes)), i_sub(last, i_times_256(last_codes)),
-                  &low_rest, &high_rest);
+      store_codes(a.residuals + at, i_sub(first, i_times_256(first_codes)),
+                  i_sub(last, i_times_256(last_codes)), &low_rest, &high_rest);
       low_sum += low_rest;
       high_sum += high_rest;
     } else {
-      memset(block, 0, sizeof block);
+      memset(a.residuals + at, 0, kBlock);
     }
-    scatter_codes(block, 4 * tile.num_rows, a.residuals + at);
     const int64_t scale_at = scales_at + static_cast<int64_t>(b) * tile.num_rows;
     const float unit = s.scale * 0x1p-8f;
     a.has_residual[scale_at] = has_residual ? 1 : 0;

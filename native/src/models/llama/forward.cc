@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -25,8 +26,11 @@ class Llama final : public Model {
         shape_(read_shape(*file_)),
         weights_(load_weights(*file_, shape_, options)),
         kv_layout_(kernels::make_kv_layout(options.kv_type, shape_.head_dim, options.block_tokens)),
-        attention_(kernels_, pool_, kv_layout_, shape_.num_heads, shape_.num_kv_heads, shape_.num_layers),
-        multiplier_(kernels_, pool_, max_width()) {
+        attention_{{{kernels_, pool_, kv_layout_, shape_.num_heads, shape_.num_kv_heads, shape_.num_layers},
+                    {kernels_, pool_, kv_layout_, shape_.num_heads, shape_.num_kv_heads, shape_.num_layers}}},
+        multiplier_(kernels_, pool_, max_width()),
+        two_parts_rows_(options.two_parts_rows),
+        two_parts_bytes_(options.two_parts_bytes) {
     info_.family = "llama";
     info_.name = shape_.name;
     info_.vocab_size = shape_.vocab_size;
@@ -41,7 +45,7 @@ class Llama final : public Model {
   const ModelInfo& info() const override { return info_; }
 
   std::vector<CacheGroupSpec> cache_groups() const override {
-    return {{"kv", CacheKind::kPaged, kv_layout_.block_tokens, attention_.block_bytes()}};
+    return {{"kv", CacheKind::kPaged, kv_layout_.block_tokens, attention_[0].block_bytes()}};
   }
 
   void reserve(int max_tokens) override {
@@ -64,19 +68,10 @@ class Llama final : public Model {
   void forward(const Batch& batch, std::span<const CacheMemory> caches, LogitsSink& sink) override {
     const int num_tokens = batch.num_tokens();
     DI_CHECK(num_tokens >= 1 && num_tokens <= max_tokens_, num_tokens, " ", max_tokens_);
-    attention_.plan(batch, 0);
+    cut_in_parts(batch);
     embed(batch);
     fill_angles(batch);
-    for (int i = 0; i < shape_.num_layers; ++i) {
-      const Layer& layer = weights_.layers[static_cast<size_t>(i)];
-      std::byte* cache = caches[0].data + i * attention_.layer_bytes();
-      for (const Strip strip : strips(num_tokens)) project_and_store(layer, cache, strip);
-      attention_.run(cache, floats(qkv_), qkv_width(), floats(attended_), shape_.query_width());
-      for (const Strip strip : strips(num_tokens)) {
-        attention_output(layer, strip);
-        feed_forward(layer, strip);
-      }
-    }
+    run_layers(caches[0].data);
     hand_out_logits(batch, sink);
   }
 
@@ -117,12 +112,99 @@ class Llama final : public Model {
   struct Strip {
     int first, count;  // rows of the batch
   };
-  static std::vector<Strip> strips(int num_rows) {
-    std::vector<Strip> all;
-    for (int first = 0; first < num_rows; first += kStripRows) {
-      all.push_back({first, std::min(kStripRows, num_rows - first)});
+  static int num_strips(Strip rows) { return (rows.count + kStripRows - 1) / kStripRows; }
+  static Strip strip_of(Strip rows, int i) {
+    return {rows.first + i * kStripRows, std::min(kStripRows, rows.count - i * kStripRows)};
+  }
+
+  // Sequences that go through the layers together. With two parts, one attends while the other multiplies.
+  struct Part {
+    Strip rows;
+    kernels::PagedAttention* attention;
+  };
+
+  static int first_token(const Batch& batch, int sequence) {
+    return batch.sequences[static_cast<size_t>(sequence)].first_token;
+  }
+
+  void cut_in_parts(const Batch& batch) {
+    const int num_sequences = static_cast<int>(batch.sequences.size()), num_tokens = batch.num_tokens();
+    attention_[0].plan(batch, 0, 0, num_sequences);
+    num_parts_ = 1;
+    parts_[0] = {{0, num_tokens}, &attention_[0]};
+    if (num_sequences < 2 || num_tokens < two_parts_rows_ || attention_[0].bytes_read() < two_parts_bytes_)
+      return;
+    // About half of the rows, in whole tiles.
+    const kernels::Linear& linear = weights_.layers[0].query_key_value;
+    const int tile = kernels_.max_tile_rows(linear.parts[0].arithmetic, num_tokens / 2);
+    int middle = 1;  // first sequence of the second part
+    while (middle + 1 < num_sequences && first_token(batch, middle) < num_tokens / 2 / tile * tile) ++middle;
+    const int first = first_token(batch, middle);
+    attention_[0].plan(batch, 0, 0, middle);
+    attention_[1].plan(batch, 0, middle, num_sequences);
+    num_parts_ = 2;
+    parts_[0].rows = {0, first};
+    parts_[1] = {{first, num_tokens - first}, &attention_[1]};
+  }
+
+  // A part attends while the other one multiplies. A part that is alone can only ask for keys and values
+  // meanwhile, and only late, or they would be gone again when it attends.
+  void run_layers(std::byte* cache) {
+    const bool alone = num_parts_ == 1;
+    const Part &first = parts_[0], &second = parts_[alone ? 0 : 1];
+    if (!alone) multiply(first, 0, cache, nullptr);
+    for (int i = 0; i < shape_.num_layers; ++i) {
+      attend_beside(first, i, second, i, cache);
+      if (!alone) attend_beside(second, i, first, i + 1, cache);
     }
-    return all;
+    multiply(second, shape_.num_layers, cache, nullptr);
+  }
+
+  // The attention of `part` in layer `layer`, and the products of `other` up to its attention of `next`.
+  void attend_beside(const Part& part, int layer, const Part& other, int next, std::byte* cache) {
+    const bool is_ready = &part != &other;
+    part.attention->begin(
+        {layer_cache(cache, layer), floats(qkv_), qkv_width(), floats(attended_), shape_.query_width()},
+        is_ready, num_blocks(other, next, !is_ready));
+    multiply(other, next, cache, part.attention, !is_ready);
+    part.attention->finish();
+  }
+
+  std::byte* layer_cache(std::byte* cache, int layer) const {
+    return cache + layer * attention_[0].layer_bytes();
+  }
+
+  // A part's way from its attention of layer `next` - 1 to that of `next`. late: side work in the last
+  // product only.
+  void multiply(const Part& part, int next, std::byte* cache, kernels::SideWork* side, bool late = false) {
+    for (int i = 0; i < num_strips(part.rows); ++i) {
+      const Strip strip = strip_of(part.rows, i);
+      if (next > 0) {
+        const Layer& layer = weights_.layers[static_cast<size_t>(next - 1)];
+        attention_output(layer, strip, late ? nullptr : side);
+        feed_forward(layer, strip, late ? nullptr : side);
+      }
+      if (next < shape_.num_layers) {
+        project_and_store(weights_.layers[static_cast<size_t>(next)], layer_cache(cache, next), part, strip,
+                          side);
+      }
+    }
+  }
+
+  // The blocks of multiply() that have side work.
+  int64_t num_blocks(const Part& part, int next, bool late) const {
+    int64_t total = 0;
+    for (int i = 0; i < num_strips(part.rows); ++i) {
+      const int count = strip_of(part.rows, i).count;
+      if (next > 0 && !late) {
+        const Layer& layer = weights_.layers[static_cast<size_t>(next - 1)];
+        total += multiplier_.num_blocks(layer.attention_output, count) +
+                 multiplier_.num_blocks(layer.gate_up, count) + multiplier_.num_blocks(layer.down, count);
+      }
+      if (next < shape_.num_layers)
+        total += multiplier_.num_blocks(weights_.layers[static_cast<size_t>(next)].query_key_value, count);
+    }
+    return total;
   }
 
   // activations <- norm(residual rows), ready for `linear`.
@@ -135,9 +217,10 @@ class Llama final : public Model {
     });
   }
 
-  void project_and_store(const Layer& layer, std::byte* cache, Strip strip) {
+  void project_and_store(const Layer& layer, std::byte* cache, const Part& part, Strip strip,
+                         kernels::SideWork* side) {
     normalise(layer.attention_norm, layer.query_key_value, strip);
-    multiplier_.run(layer.query_key_value, *activations_, {qkv(strip.first), qkv_width(), false});
+    multiplier_.run(layer.query_key_value, *activations_, {qkv(strip.first), qkv_width(), false}, side);
     const float query_scale = 1.0f / std::sqrt(static_cast<float>(shape_.head_dim));
     pool_.parallel_for(strip.count, kRowGrain, [&](int row, int) {
       const int t = strip.first + row;
@@ -147,21 +230,21 @@ class Llama final : public Model {
       const float* sines = cosines + shape_.head_dim / 2;
       kernels_.rope(queries, shape_.num_heads, shape_.head_dim, cosines, sines, query_scale);
       kernels_.rope(keys, shape_.num_kv_heads, shape_.head_dim, cosines, sines, 1.0f);
-      attention_.store(cache, t, keys, keys + shape_.kv_width());
+      part.attention->store(cache, t, keys, keys + shape_.kv_width());
     });
   }
 
-  void attention_output(const Layer& layer, Strip strip) {
+  void attention_output(const Layer& layer, Strip strip, kernels::SideWork* side) {
     activations_->begin(strip.count, layer.attention_output);
     pool_.parallel_for(strip.count, kRowGrain, [&](int row, int) {
       activations_->set_row(row, floats(attended_) + int64_t{strip.first + row} * shape_.query_width());
     });
-    multiplier_.run(layer.attention_output, *activations_, {residual(strip.first), shape_.dim, true});
+    multiplier_.run(layer.attention_output, *activations_, {residual(strip.first), shape_.dim, true}, side);
   }
 
-  void feed_forward(const Layer& layer, Strip strip) {
+  void feed_forward(const Layer& layer, Strip strip, kernels::SideWork* side) {
     normalise(layer.feed_forward_norm, layer.gate_up, strip);
-    multiplier_.run(layer.gate_up, *activations_, {floats(gate_up_), 2 * shape_.hidden_dim, false});
+    multiplier_.run(layer.gate_up, *activations_, {floats(gate_up_), 2 * shape_.hidden_dim, false}, side);
     activations_->begin(strip.count, layer.down);
     pool_.parallel_for(strip.count, kRowGrain, [&](int row, int worker) {
       const float* gate = floats(gate_up_) + int64_t{row} * 2 * shape_.hidden_dim;
@@ -169,7 +252,7 @@ class Llama final : public Model {
       kernels_.swiglu(gate, gate + shape_.hidden_dim, shape_.hidden_dim, values);
       activations_->set_row(row, values);
     });
-    multiplier_.run(layer.down, *activations_, {residual(strip.first), shape_.dim, true});
+    multiplier_.run(layer.down, *activations_, {residual(strip.first), shape_.dim, true}, side);
   }
 
   void hand_out_logits(const Batch& batch, LogitsSink& sink) {
@@ -194,8 +277,12 @@ class Llama final : public Model {
   Shape shape_;
   Weights weights_;
   kernels::KvLayout kv_layout_;
-  kernels::PagedAttention attention_;
+  std::array<kernels::PagedAttention, 2> attention_;  // of each part
+  std::array<Part, 2> parts_ = {};
+  int num_parts_ = 1;
   kernels::Multiplier multiplier_;
+  int two_parts_rows_;
+  int64_t two_parts_bytes_;
   ModelInfo info_;
 
   int max_tokens_ = 0;
