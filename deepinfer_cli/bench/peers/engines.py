@@ -26,14 +26,15 @@ class Engine:
     def is_ours(self) -> bool:
         return self.kind == "deepinfer"
 
-    def start(self, num_threads: int, mode: str) -> LivePeer:
-        """mode: "jobs" or "steps"."""
+    def start(self, num_threads: int, mode: str, *, prefix_cache: bool = True) -> LivePeer:
+        """mode: "jobs" or "steps". prefix_cache is for ours; the others see to it themselves."""
+        settings = self.settings if prefix_cache or not self.is_ours else (*self.settings, "prefix_cache=false")
         return LivePeer(
             self.kind,
             str(self.model),
             num_threads,
             mode,
-            *self.settings,
+            *settings,
             python=str(self.python),
             environ=self.environ,
         )

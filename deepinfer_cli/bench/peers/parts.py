@@ -75,7 +75,10 @@ def measure(
                 turns[engine.name] = _Starter(engine, num_threads, folder).run
                 descriptions[engine.name] = "a process of its own each time"
             else:
-                process = stack.enter_context(engine.start(num_threads, "steps" if job is None else "jobs"))
+                mode = "steps" if job is None else "jobs"
+                is_prefill = job is None and WORKLOADS[workload].is_prefill
+                started = engine.start(num_threads, mode, prefix_cache=not is_prefill)
+                process = stack.enter_context(started)
                 turns[engine.name] = _Worker(process, workload, job).run
                 descriptions[engine.name] = process.description
         for turn in turns.values():

@@ -20,7 +20,6 @@ BlockPool::BlockPool(int32_t num_blocks, int32_t block_tokens) : block_tokens_(b
   DI_CHECK(num_blocks >= 0 && block_tokens > 0);
   blocks_.resize(static_cast<size_t>(num_blocks));
   tokens_.resize(static_cast<size_t>(num_blocks) * static_cast<size_t>(block_tokens));
-  for (int32_t block = 0; block < num_blocks; ++block) link(block, false);
 }
 
 void BlockPool::link(int32_t block, bool at_front) {
@@ -29,7 +28,7 @@ void BlockPool::link(int32_t block, bool at_front) {
   b.next = at_front ? first_free_ : -1;
   (b.previous < 0 ? first_free_ : blocks_[static_cast<size_t>(b.previous)].next) = block;
   (b.next < 0 ? last_free_ : blocks_[static_cast<size_t>(b.next)].previous) = block;
-  ++num_free_;
+  ++num_listed_;
 }
 
 void BlockPool::unlink(int32_t block) {
@@ -37,13 +36,22 @@ void BlockPool::unlink(int32_t block) {
   (b.previous < 0 ? first_free_ : blocks_[static_cast<size_t>(b.previous)].next) = b.next;
   (b.next < 0 ? last_free_ : blocks_[static_cast<size_t>(b.next)].previous) = b.previous;
   b.previous = b.next = -1;
-  --num_free_;
+  --num_listed_;
+}
+
+int32_t BlockPool::take() {
+  const bool is_empty = first_free_ >= 0 && blocks_[static_cast<size_t>(first_free_)].serial == kRoot;
+  const int32_t num_used = num_touched_ - num_listed_;
+  const bool may_grow = num_unused() > 0 && num_listed_ < std::max(num_used, num_blocks() / 8);
+  if (first_free_ < 0 || (!is_empty && may_grow)) return num_touched_++;
+  const int32_t block = first_free_;
+  unlink(block);
+  return block;
 }
 
 int32_t BlockPool::allocate() {
-  DI_CHECK(num_free_ > 0, "no free block");
-  const int32_t block = first_free_;
-  unlink(block);
+  DI_CHECK(num_free() > 0, "no free block");
+  const int32_t block = take();
   Block& b = blocks_[static_cast<size_t>(block)];
   if (b.serial != kRoot) {
     index_.erase(b.hash);
@@ -111,13 +119,15 @@ void BlockPool::check_integrity(std::span<const int32_t> expected_references) co
   }
   DI_CHECK(num_indexed == static_cast<int32_t>(index_.size()), num_indexed, " findable blocks, ",
            index_.size(), " in the index");
-  DI_CHECK(num_free == num_free_, num_free, " blocks without references, ", num_free_, " counted as free");
+  DI_CHECK(num_free == this->num_free(), num_free, " blocks without references, ", this->num_free(),
+           " counted as free");
   int32_t num_listed = 0;
   for (int32_t block = first_free_; block >= 0; block = blocks_[static_cast<size_t>(block)].next) {
     DI_CHECK(blocks_[static_cast<size_t>(block)].references == 0, "held block ", block, " in the free list");
-    DI_CHECK(++num_listed <= num_free_, "the free list is longer than ", num_free_);
+    DI_CHECK(block < num_touched_, "unused block ", block, " in the free list");
+    DI_CHECK(++num_listed <= num_listed_, "the free list is longer than ", num_listed_);
   }
-  DI_CHECK(num_listed == num_free_, num_listed, " blocks listed as free, ", num_free_, " counted");
+  DI_CHECK(num_listed == num_listed_, num_listed, " blocks listed as free, ", num_listed_, " counted");
 }
 
 }  // namespace deepinfer

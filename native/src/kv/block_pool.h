@@ -21,10 +21,14 @@ class BlockPool {
   BlockPool(int32_t num_blocks, int32_t block_tokens);
 
   int32_t num_blocks() const { return static_cast<int32_t>(blocks_.size()); }
-  int32_t num_free() const { return num_free_; }
+  int32_t num_free() const { return num_listed_ + num_unused(); }
+  int32_t num_touched() const { return num_touched_; }  // ever in use: what the memory behind them costs
   int32_t block_tokens() const { return block_tokens_; }
 
-  // A block with one reference; its old content leaves the index. Needs num_free() > 0.
+  // A block with one reference; its old content leaves the index. Needs num_free() > 0. In this order: a free
+  // block without content; one never used, as long as the free ones with content are fewer than those in use
+  // (or an eighth of all); the longest free. So memory grows with the work at hand, not to the whole pool:
+  // first touches cost time, and most content of a batch job is never asked for again.
   int32_t allocate();
   // One more reference to a block that is held or free but findable.
   void share(int32_t block);
@@ -53,12 +57,15 @@ class BlockPool {
     uint64_t parent = kRoot;
   };
 
+  int32_t num_unused() const { return num_blocks() - num_touched_; }
+  int32_t take();
   void link(int32_t block, bool at_front);
   void unlink(int32_t block);
   std::span<const int32_t> tokens_of(int32_t block) const;
 
   int32_t block_tokens_;
-  int32_t num_free_ = 0;
+  int32_t num_touched_ = 0;  // blocks from here on were never used
+  int32_t num_listed_ = 0;   // free ones that were
   int32_t first_free_ = -1, last_free_ = -1;
   uint64_t last_serial_ = kRoot;
   std::vector<Block> blocks_;                    // [num_blocks]

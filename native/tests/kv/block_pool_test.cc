@@ -1,5 +1,6 @@
 #include "kv/block_pool.h"
 
+#include <algorithm>
 #include <random>
 
 #include "deepinfer/status.h"
@@ -56,6 +57,33 @@ TEST(blocks_without_content_are_reused_first) {
   pool.release(a);
   pool.release(b);
   CHECK_EQ(pool.allocate(), b);
+}
+
+TEST(memory_grows_with_the_blocks_in_use_not_to_the_whole_pool) {
+  BlockPool pool(800, 4);
+  int32_t next = 0;
+  const auto one_row = [&](int num_blocks) {
+    std::vector<int32_t> held;
+    for (int i = 0; i < num_blocks; ++i) {
+      const int32_t tokens[] = {next, next, next, ++next};
+      held.push_back(pool.allocate());
+      pool.publish(held.back(), chain_hash(0, tokens), BlockPool::kRoot, tokens);
+    }
+    for (; !held.empty(); held.pop_back()) pool.release(held.back());
+  };
+  for (int row = 0; row < 100; ++row) one_row(10);  // 1,000 blocks of content, 10 at a time
+  CHECK_EQ(pool.num_touched(), 109);                // an eighth is kept in any case
+  CHECK_EQ(pool.num_free(), 800);
+  one_row(300);  // what is kept may be as much as what is in use
+  CHECK_EQ(pool.num_touched(), 399);
+  for (int row = 0; row < 5; ++row) one_row(200);
+  CHECK_EQ(pool.num_touched(), 399);
+  std::vector<int32_t> held;
+  for (int i = 0; i < 800; ++i) held.push_back(pool.allocate());  // and the whole pool when it is needed
+  CHECK_EQ(pool.num_free(), 0);
+  CHECK_EQ(pool.num_touched(), 800);
+  std::ranges::sort(held);
+  for (int i = 0; i < 800; ++i) CHECK_EQ(held[static_cast<size_t>(i)], i);
 }
 
 TEST(content_that_came_back_under_another_parent_takes_the_place) {
