@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kTasksPerThread = 8;  // enough to even out threads that are interrupted
 constexpr int kMinTaskPanels = 2;   // what the widest loop takes at once
-constexpr int kSideTaskPanels = 8;  // with side work: some ten microseconds
+constexpr int kSideTaskPanels = 4;  // with side work: some microseconds
 
 bool is_int8(Arithmetic arithmetic) {
   return arithmetic == Arithmetic::kInt8 || arithmetic == Arithmetic::kInt8Residual;
