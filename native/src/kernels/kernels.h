@@ -68,8 +68,8 @@ struct ActivationView {
   // kInt8 and kInt8Residual only, [k / 32][rows of the tile] per tile, tile at first_row * (k / 32):
   float* scale = nullptr;
   float* scaled_sum = nullptr;       // scale * sum of the block's codes
-  float* scaled_sum_low = nullptr;   // ... of its first 16 codes
-  float* scaled_sum_high = nullptr;  // ... of its last 16
+  float* scaled_sum_low = nullptr;   // ... of its first 16 codes; null where no weight is kByteSub16
+  float* scaled_sum_high = nullptr;  // ... of its last 16; likewise
   // kInt8Residual only. A value is scale * (code + residual / 256); a block of a row has residuals if its
   // largest magnitude is above residual_threshold times the row's root mean square, else they are zeros.
   float residual_threshold = 0;

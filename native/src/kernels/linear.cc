@@ -15,6 +15,14 @@ bool is_int8(Arithmetic arithmetic) {
   return arithmetic == Arithmetic::kInt8 || arithmetic == Arithmetic::kInt8Residual;
 }
 
+// Whether a product needs the sums of the halves of a block.
+bool has_half_scales(const Linear& linear) {
+  for (const PackedView& part : linear.parts) {
+    if (part.format == PackFormat::kByteSub16) return true;
+  }
+  return false;
+}
+
 int64_t align64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // A run of panels of one part.
@@ -71,8 +79,9 @@ void Activations::begin(int num_rows, const Linear& linear) {
       auto* at = reinterpret_cast<float*>(memory_[i].data() + values);
       view.scale = at;
       view.scaled_sum = at + scales / 4;
-      view.scaled_sum_low = at + 2 * scales / 4;
-      view.scaled_sum_high = at + 3 * scales / 4;
+      const bool halves = has_half_scales(linear);
+      view.scaled_sum_low = halves ? at + 2 * scales / 4 : nullptr;
+      view.scaled_sum_high = halves ? at + 3 * scales / 4 : nullptr;
     }
     if (has_residuals) {
       std::byte* at = memory_[i].data() + values + 4 * scales;

@@ -25,7 +25,8 @@ struct Weights {
   std::vector<float> values;  // [kOutputs, kInputs] as stored
 };
 
-void make_weights(DType dtype, ThreadPool& pool, Weights& weights) {
+void make_weights(DType dtype, ThreadPool& pool, Weights& weights,
+                  Precision precision = Precision::kPrecise) {
   std::mt19937 random(7);
   std::normal_distribution<float> normal;
   const DTypeInfo& info = dtype_info(dtype);
@@ -41,7 +42,7 @@ void make_weights(DType dtype, ThreadPool& pool, Weights& weights) {
   tensor.shape = {kOutputs, kInputs};
   tensor.data = bytes.data();
   tensor.num_bytes = bytes.size();
-  weights.linear.append(pack_matrix(tensor, {}, Precision::kPrecise, pool, weights.arena));
+  weights.linear.append(pack_matrix(tensor, {}, precision, pool, weights.arena));
 }
 
 // Rows with spikes in some blocks: one has none, one has them everywhere.
@@ -118,6 +119,27 @@ TEST(a_row_has_the_same_bits_beside_any_others) {
         }
         if (!same) std::cerr << level << " " << dtype_info(dtype).name << " m=" << num_rows << "\n";
         CHECK(same);
+      }
+    }
+  }
+}
+
+TEST(a_row_has_the_same_bits_beside_any_others_without_residuals) {
+  ThreadPool pool(1);
+  const auto rows = make_rows();
+  for (const DType dtype : {DType::kQ4_1, DType::kQ8_0, DType::kQ6_K}) {
+    Weights weights;
+    make_weights(dtype, pool, weights, Precision::kFast);
+    std::vector<float> alone;
+    for (int r = 0; r < kMaxRows; ++r) {
+      const auto y = multiply("scalar", pool, weights.linear, rows, r, 1);
+      alone.insert(alone.end(), y.begin(), y.end());
+    }
+    for (const std::string& level : available_levels()) {
+      if (level == "scalar") continue;  // it is slow
+      for (int num_rows = 1; num_rows <= kMaxRows; ++num_rows) {
+        const auto y = multiply(level, pool, weights.linear, rows, 0, num_rows);
+        CHECK(std::memcmp(y.data(), alone.data(), y.size() * sizeof(float)) == 0);
       }
     }
   }

@@ -49,8 +49,8 @@ static Int8Tile int8_tile(const ActivationView& a, TileRange range) {
           has_residuals ? a.has_residual + scales_at : nullptr,
           a.scale + scales_at,
           a.scaled_sum + scales_at,
-          a.scaled_sum_low + scales_at,
-          a.scaled_sum_high + scales_at,
+          a.scaled_sum_low != nullptr ? a.scaled_sum_low + scales_at : nullptr,
+          a.scaled_sum_high != nullptr ? a.scaled_sum_high + scales_at : nullptr,
           num_blocks};
 }
 

@@ -92,6 +92,7 @@ static void prepare_int8(const float* x, TileRange tile, int row, const Activati
     const int64_t at = scales_at + static_cast<int64_t>(b) * tile.num_rows;
     a.scale[at] = s.scale;
     a.scaled_sum[at] = s.scale * static_cast<float>(low_sum + high_sum);
+    if (a.scaled_sum_low == nullptr) continue;
     a.scaled_sum_low[at] = s.scale * static_cast<float>(low_sum);
     a.scaled_sum_high[at] = s.scale * static_cast<float>(high_sum);
   }
@@ -135,6 +136,7 @@ static void prepare_residual(const float* x, TileRange tile, int row, const Acti
     a.has_residual[scale_at] = has_residual ? 1 : 0;
     a.scale[scale_at] = s.scale;
     a.scaled_sum[scale_at] = unit * static_cast<float>(low_sum + high_sum);
+    if (a.scaled_sum_low == nullptr) continue;
     a.scaled_sum_low[scale_at] = unit * static_cast<float>(low_sum);
     a.scaled_sum_high[scale_at] = unit * static_cast<float>(high_sum);
   }

@@ -176,7 +176,7 @@ DI_INLINE f32x16 dot_bf16(f32x16 acc, bf16x32 w, half_pair a) {
 DI_INLINE void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
 
 constexpr int kDirectRows = 8;
-constexpr int kDirectLimit = 8;
+constexpr int kDirectLimit = 8;  // with more, one expansion costs less than unpacking for each tile
 constexpr int kPanelRows = 6;
 constexpr int kFloatRows = 6;
 constexpr int kPanels = 2;
