@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from deepinfer_cli.bench.peers import parts, record
+from deepinfer_cli.bench.peers import engines, parts, record
 from deepinfer_cli.bench.peers.__main__ import PROMPTS, our_engines
 from deepinfer_cli.bench.peers.bounds import Shapes, amounts, read_shapes
 from deepinfer_cli.bench.peers.deepinfer import DeepInferBatch, DeepInferSpeed
@@ -27,6 +27,7 @@ class Process:
         self.name, self.log, self.cpu = name, log, cpu
         self.description = f"{name}, in a test"
         self.works: list[Any] = []
+        self.prefix_cache: bool | None = None
 
     def __enter__(self) -> Process:
         return self
@@ -49,7 +50,12 @@ class Process:
 
 def engines_of(processes: list[Process], monkeypatch: pytest.MonkeyPatch) -> list[Engine]:
     by_name = {p.name: p for p in processes}
-    monkeypatch.setattr(Engine, "start", lambda self, threads, mode: by_name[self.name])
+
+    def start(self: Engine, threads: int, mode: str, *, prefix_cache: bool) -> Process:
+        by_name[self.name].prefix_cache = prefix_cache
+        return by_name[self.name]
+
+    monkeypatch.setattr(Engine, "start", start)
     limits = Limits(20.0, {"int8": 900.0, "bf16": 120.0, "fp32": 120.0})
     monkeypatch.setattr(parts, "measure_limits", lambda arithmetics, pool: limits)
     kinds = {"deepinfer-fast": "deepinfer"}
@@ -66,10 +72,8 @@ def measured(
 ) -> tuple[dict[str, Any], list[str], list[Process]]:
     log: list[str] = []
     processes = [Process("deepinfer-fast", log, 1e-3), Process("llama.cpp-q4_0", log, 3e-3)]
-    engines = engines_of(processes, monkeypatch)
-    part = parts.measure(
-        workload, engines, num_threads=threads, num_rounds=rounds, job=job, say=lambda _: None
-    )
+    turns = engines_of(processes, monkeypatch)
+    part = parts.measure(workload, turns, num_threads=threads, num_rounds=rounds, job=job, say=lambda _: None)
     return part, log, processes
 
 
@@ -82,6 +86,31 @@ def test_engines_take_turns_a_b_b_a_after_a_warm_up(monkeypatch: pytest.MonkeyPa
     assert len(runs) == 3 and runs[0]["num_tokens"] == 512 and runs[0]["cpu_seconds"] == 0.512
     assert part["engines"][a]["peak_rss_bytes"] == 400
     assert part["limits"]["dram_gbps"] > 0 and part["machine"]["num_cpus"]
+
+
+def test_prefill_runs_without_prefix_cache_and_decode_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, _, processes = measured("prefill-512", monkeypatch, rounds=1)
+    assert [process.prefix_cache for process in processes] == [False, False]
+    _, _, processes = measured("decode-8", monkeypatch, rounds=1)
+    assert [process.prefix_cache for process in processes] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("kind", "prefix_cache", "settings"),
+    [
+        ("deepinfer", True, ("precision=fast",)),
+        ("deepinfer", False, ("precision=fast", "prefix_cache=false")),
+        ("openvino", False, ()),
+    ],
+)
+def test_only_ours_is_told_to_leave_its_prefix_cache_out(
+    kind: str, prefix_cache: bool, settings: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[object, ...]] = []
+    monkeypatch.setattr(engines, "LivePeer", lambda *arguments, **_: asked.append(arguments))
+    own = ("precision=fast",) if kind == "deepinfer" else ()
+    Engine("name", kind, Path("m.gguf"), settings=own).start(1, "steps", prefix_cache=prefix_cache)
+    assert asked == [(kind, "m.gguf", 1, "steps", *settings)]
 
 
 def test_a_ratio_is_their_cost_over_ours(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,13 +28,14 @@ class Engine:
 
     def start(self, num_threads: int, mode: str, *, prefix_cache: bool = True) -> LivePeer:
         """mode: "jobs" or "steps". prefix_cache is for ours; the others see to it themselves."""
-        settings = self.settings if prefix_cache or not self.is_ours else (*self.settings, "prefix_cache=false")
+        without = () if prefix_cache or not self.is_ours else ("prefix_cache=false",)
         return LivePeer(
             self.kind,
             str(self.model),
             num_threads,
             mode,
-            *settings,
+            *self.settings,
+            *without,
             python=str(self.python),
             environ=self.environ,
         )
