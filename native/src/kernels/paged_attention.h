@@ -32,8 +32,6 @@ class PagedAttention final : public SideWork {
 
   // Cuts the work of these sequences of the batch; valid for all layers of one forward().
   void plan(const Batch& batch, int group, int first_sequence, int end_sequence);
-  // Bytes of keys and values that the planned sequences read in one layer.
-  int64_t bytes_read() const { return num_lines_ * kLineBytes; }
 
   // Writes keys and values of token `token`: [num_kv_heads][head_dim] each. layer: its part of block 0.
   void store(std::byte* layer, int token, const float* keys, const float* values) const;
@@ -52,6 +50,8 @@ class PagedAttention final : public SideWork {
   void begin(const Run& run, bool is_ready, int64_t num_blocks);
   Upcoming& turn(int worker) override;
   void finish();
+
+ private:
   struct Item {
     int sequence;
     int kv_head;

@@ -129,11 +129,15 @@ class Llama final : public Model {
 
   void cut_in_parts(const Batch& batch) {
     const int num_sequences = static_cast<int>(batch.sequences.size()), num_tokens = batch.num_tokens();
-    attention_[0].plan(batch, 0, 0, num_sequences);
-    num_parts_ = 1;
-    parts_[0] = {{0, num_tokens}, &attention_[0]};
-    if (num_sequences < 2 || num_tokens < two_parts_rows_ || attention_[0].bytes_read() < two_parts_bytes_)
+    int64_t num_read = 0;  // tokens in the cache that the batch attends to
+    for (const BatchSequence& sequence : batch.sequences) num_read += sequence.num_computed;
+    const int64_t bytes_read = num_read * attention_[0].layer_bytes() / kv_layout_.block_tokens;
+    if (num_sequences < 2 || num_tokens < two_parts_rows_ || bytes_read < two_parts_bytes_) {
+      attention_[0].plan(batch, 0, 0, num_sequences);
+      num_parts_ = 1;
+      parts_[0] = {{0, num_tokens}, &attention_[0]};
       return;
+    }
     // About half of the rows, in whole tiles.
     const kernels::Linear& linear = weights_.layers[0].query_key_value;
     const int tile = kernels_.max_tile_rows(linear.parts[0].arithmetic, num_tokens / 2);
@@ -143,7 +147,7 @@ class Llama final : public Model {
     attention_[0].plan(batch, 0, 0, middle);
     attention_[1].plan(batch, 0, middle, num_sequences);
     num_parts_ = 2;
-    parts_[0].rows = {0, first};
+    parts_[0] = {{0, first}, &attention_[0]};
     parts_[1] = {{first, num_tokens - first}, &attention_[1]};
   }
 
